@@ -57,12 +57,17 @@ class WriteBehind(Storage):
         return self._storage.read_unchanging(location, certain=certain)
 
     def made_of(
-        self, location: str, make: Callable[[bytes, str], tuple[_T, int]], *, certain: bool = False
+        self,
+        location: str,
+        kind: str,
+        make: Callable[[bytes, str], tuple[_T, int]],
+        *,
+        certain: bool = False,
     ) -> _T:
         """Return what a function makes of a file that is written once, even if its write is pending."""
         if location in self._pending:
             return make(self._pending[location][1], location)[0]
-        return self._storage.made_of(location, make, certain=certain)
+        return self._storage.made_of(location, kind, make, certain=certain)
 
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Start to write a whole file; `settle` raises if the write failed."""

@@ -157,7 +157,7 @@ class _Unchanging:
     def __init__(self) -> None:
         self.contents: dict[str, tuple[bytes, str]] = {}
         # With what the file system of this machine says about the file, and its contents.
-        self.made: dict[tuple[str, Any], tuple[tuple[int, ...] | None, bytes, Any]] = {}
+        self.made: dict[tuple[str, str], tuple[tuple[int, ...] | None, bytes, Any]] = {}
         self._bytes = 0
         self._lock = Lock()
 
@@ -165,7 +165,7 @@ class _Unchanging:
         """Keep a file, unless there are many."""
         self._keep(self.contents, location, (data, tag), len(data))
 
-    def keep_made(self, key: tuple[str, Any], made: tuple[Any, bytes, Any], size: int) -> None:
+    def keep_made(self, key: tuple[str, str], made: tuple[Any, bytes, Any], size: int) -> None:
         """Keep what takes some bytes and was made of a file, unless it is large or there are many."""
         if size <= _MADE_BYTES:
             self._keep(self.made, key, made, size)
@@ -486,7 +486,12 @@ class Storage:
         return data
 
     def made_of(
-        self, location: str, make: Callable[[bytes, str], tuple[_T, int]], *, certain: bool = False
+        self,
+        location: str,
+        kind: str,
+        make: Callable[[bytes, str], tuple[_T, int]],
+        *,
+        certain: bool = False,
     ) -> _T:
         """Return what a function makes of a file of metadata that is written once; of a small one it is made once.
 
@@ -494,10 +499,11 @@ class Storage:
 
         Args:
             location: the file.
+            kind: what is made; for one file, it is another thing for each kind.
             make: returns what it makes of the contents and the location, which nothing may change, and its bytes.
             certain: read the file in any case; see `read_unchanging`.
         """
-        key = location, make
+        key = location, kind
         known, before, value = self._unchanging.made.get(key, (None, None, None))
         # The state before the file is read: if it changes meanwhile, it is read again the next time.
         state = _state(location)

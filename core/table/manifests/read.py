@@ -74,7 +74,7 @@ def read_manifest_list(storage: Storage, location: str, *, rewritten: bool = Fal
         RefusedError: its rows are to be written again, and have fields that would be lost.
         NotFoundError: the file does not exist.
     """
-    found = storage.made_of(location, _list_in, certain=rewritten)
+    found = storage.made_of(location, "list", _list_in, certain=rewritten)
     if rewritten:
         layout = layout_of(found.container.schema_json, frozenset(), name=location)
         _refuse_unknown(location, unknown_manifest_fields(layout.columns))
@@ -172,7 +172,7 @@ def _additions(
     inherited: list[int] = []
     # Long lists inflate to much more memory than what is kept of them.
     for part in runs(batch, lambda _: 1, _FETCH_THREADS):
-        read = partial(storage.made_of, make=_list_in)
+        read = partial(storage.made_of, kind="list", make=_list_in)
         lists: Iterable[_List] = (
             fetchers.submit(list, map(read, part)).result()
             if _are_few(part)
@@ -461,20 +461,28 @@ def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
     path = manifest["manifest_path"]
     if manifest.get("key_metadata") is not None:
         raise BadInputError(f"{path} is encrypted, which lake does not read")
-    length, container = storage.made_of(path, _manifest_in)
-    if length != manifest["manifest_length"]:  # check: manifest-length
-        raise CorruptFileError(
-            f"{path} has {length} bytes, but the table's metadata declares {manifest['manifest_length']}"
-        )
+    length, container = storage.made_of(path, "manifest", partial(_manifest_in, manifest))
+    _require_length(manifest, length)
     opened = open_manifest(manifest, container)
     if rewritten:
         _refuse_unknown(path, unknown_entry_fields(opened.layout.columns))
     return opened
 
 
-def _manifest_in(data: bytes, location: str) -> tuple[tuple[int, Container], int]:
+def _manifest_in(
+    manifest: Manifest, data: bytes, location: str
+) -> tuple[tuple[int, Container], int]:
+    _require_length(manifest, len(data))
     container = read_container(data, name=location)
     return (len(data), container), _header_bytes(container) + container.size
+
+
+def _require_length(manifest: Manifest, length: int) -> None:
+    declared = manifest["manifest_length"]
+    if length != declared:  # check: manifest-length
+        raise CorruptFileError(
+            f"{manifest['manifest_path']} has {length} bytes, but the table's metadata declares {declared}"
+        )
 
 
 def _read_window(

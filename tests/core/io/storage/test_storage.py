@@ -201,26 +201,30 @@ def test_what_is_made_of_a_file_is_made_once_until_the_file_is_another_one(tmp_p
         return f"{location}: {data.decode()}", len(data)
 
     place.write_bytes(b"one")
-    assert earlier.made_of(str(place), make) == storage.made_of(str(place), make) == f"{place}: one"
+    assert (
+        earlier.made_of(str(place), "text", make)
+        == storage.made_of(str(place), "text", make)
+        == f"{place}: one"
+    )
     assert made == [b"one"]
     status = place.stat()
     other = tmp_path / "other"
     other.write_bytes(b"two")
     os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
     other.rename(place)
-    assert storage.made_of(str(place), make) == f"{place}: two"
+    assert storage.made_of(str(place), "text", make) == f"{place}: two"
     place.write_bytes(b"three")
-    assert storage.made_of(str(place), make) == f"{place}: three"
+    assert storage.made_of(str(place), "text", make) == f"{place}: three"
     place.unlink()
     with pytest.raises(NotFoundError):
-        storage.made_of(str(place), make)
+        storage.made_of(str(place), "text", make)
     other.write_bytes(b"one")
     place.symlink_to(other)
     with pytest.raises(BadInputError, match="link"):
-        storage.made_of(str(place), make)
+        storage.made_of(str(place), "text", make)
 
 
-def test_each_function_makes_its_own_of_a_file_and_what_it_refuses_is_not_kept(
+def test_each_kind_is_made_of_a_file_and_what_is_refused_is_not_kept(
     tmp_path: Path,
 ) -> None:
     storage, place = Storage(), str(tmp_path / "f")
@@ -229,11 +233,11 @@ def test_each_function_makes_its_own_of_a_file_and_what_it_refuses_is_not_kept(
     def refuse(_data: bytes, _location: str) -> tuple[str, int]:
         raise CorruptFileError("damaged")
 
-    assert storage.made_of(place, lambda data, _: (data, 1)) == b"x"
+    assert storage.made_of(place, "bytes", lambda data, _: (data, 1)) == b"x"
     for _ in range(2):
         with pytest.raises(CorruptFileError):
-            storage.made_of(place, refuse)
-    assert storage.made_of(place, lambda data, _: (len(data), 1)) == 1
+            storage.made_of(place, "nothing", refuse)
+    assert storage.made_of(place, "length", lambda data, _: (len(data), 1)) == 1
 
 
 def test_what_is_made_of_large_or_many_files_is_not_kept(
@@ -251,6 +255,6 @@ def test_what_is_made_of_large_or_many_files_is_not_kept(
         storage.write(str(tmp_path / name), b"x" * size)
     for _ in range(2):
         for name in "abcd":
-            storage.made_of(str(tmp_path / name), make)
+            storage.made_of(str(tmp_path / name), "bytes", make)
 
     assert made == [*"abcd", *"ac"]
