@@ -16,7 +16,7 @@ from functools import lru_cache, partial, wraps
 from hashlib import md5
 from itertools import islice
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -81,14 +81,17 @@ _LEAST_END_BYTES = 64 * 1024
 _FILES_TO_END = 64
 # The most bytes of small sources that a storage keeps.
 _KEPT_BYTES = 16 * 1024 * 1024
-# The most bytes of manifests that the storages of a table keep, and the most that one takes with what is made of it:
-# what is done with larger ones takes much longer than that.
+# The most bytes of manifests that the storages of a table keep.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
-_MADE_BYTES = 256 * 1024
+# The most bytes of what they keep that was made of manifests, and of one of them: what is done with larger ones takes
+# much longer than to make it again.
+_MADE_BYTES = 16 * 1024 * 1024
+_MADE_OF_ONE = 256 * 1024
 # The properties of stores begin with these.
 _OF_STORES = ("s3.", "client.", "gcs.", "adls.")
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _T = TypeVar("_T")
+_K = TypeVar("_K")
 
 
 def read_up_to(source: Any, size: int) -> bytes:
@@ -148,33 +151,33 @@ class StoredFile:
     modified_ms: int | None
 
 
-class _Unchanging:
-    """The contents and ETags of files that do not change, by location, and what was made of them.
-
-    Both take up to `_UNCHANGING_BYTES`. Threads may share it.
-    """
+class _Kept(Generic[_K, _T]):
+    """Values by their keys, up to some bytes. Threads may share it."""
 
     def __init__(self) -> None:
-        self.contents: dict[str, tuple[bytes, str]] = {}
-        # With what the file system of this machine says about the file, and its contents.
-        self.made: dict[tuple[str, str], tuple[tuple[int, ...] | None, bytes, Any]] = {}
+        self.values: dict[_K, _T] = {}
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, location: str, data: bytes, tag: str) -> None:
-        """Keep a file, unless there are many."""
-        self._keep(self.contents, location, (data, tag), len(data))
-
-    def keep_made(self, key: tuple[str, str], made: tuple[Any, bytes, Any], size: int) -> None:
-        """Keep what takes some bytes and was made of a file, unless it is large or there are many."""
-        if size <= _MADE_BYTES:
-            self._keep(self.made, key, made, size)
-
-    def _keep(self, kept: dict[Any, Any], key: Any, value: Any, size: int) -> None:
+    def keep(self, key: _K, value: _T, size: int, most: int) -> None:
+        """Keep a value of some bytes, unless there are too many."""
         with self._lock:
-            if self._bytes + size <= _UNCHANGING_BYTES and key not in kept:
-                kept[key] = value
+            if self._bytes + size <= most and key not in self.values:
+                self.values[key] = value
                 self._bytes += size
+
+
+class _Unchanging:
+    """Files that do not change.
+
+    Args:
+        contents: the contents and ETags of those in stores, by location.
+        made: by location and kind, what was made of a file, with its contents, and with its state if it is local.
+    """
+
+    def __init__(self) -> None:
+        self.contents = _Kept[str, tuple[bytes, str]]()
+        self.made = _Kept[tuple[str, str], tuple[tuple[int, ...] | None, bytes, Any]]()
 
 
 class Storage:
@@ -474,12 +477,12 @@ class Storage:
         Raises:
             CorruptFileError: two reads returned different bytes.
         """
-        data, tag = self._unchanging.contents.get(location, (None, ""))
+        data, tag = self._unchanging.contents.values.get(location, (None, ""))
         if data is None and self.s3(location) is None:
             data = self.read(location)
         elif data is None:
             data, tag = self._read(location, MAX_METADATA_BYTES)
-            self._unchanging.keep(location, data, tag)
+            self._unchanging.contents.keep(location, (data, tag), len(data), _UNCHANGING_BYTES)
         is_known = certain and tag.strip('"') == md5(data, usedforsecurity=False).hexdigest()
         if certain and not is_known and self.read(location) != data:  # check: list-read-twice
             raise CorruptFileError(f"{location} returned different bytes on two reads")
@@ -504,15 +507,17 @@ class Storage:
             certain: read the file in any case; see `read_unchanging`.
         """
         key = location, kind
-        known, before, value = self._unchanging.made.get(key, (None, None, None))
+        kept = self._unchanging
+        known, before, value = kept.made.values.get(key, (None, None, None))
         # The state before the file is read: if it changes meanwhile, it is read again the next time.
         state = _state(location)
         if certain or state is None or state != known:  # check: same-file
             data = self.read_unchanging(location, certain=certain)
             if data != before:
                 value, size = make(data, location)
-                if state is not None or location in self._unchanging.contents:
-                    self._unchanging.keep_made(key, (state, data, value), len(data) + size)
+                is_kept = state is not None or location in kept.contents.values
+                if is_kept and len(data) + size <= _MADE_OF_ONE:
+                    kept.made.keep(key, (state, data, value), len(data) + size, _MADE_BYTES)
         return value  # type: ignore[return-value]
 
     def share(self, earlier: Storage) -> None:
@@ -857,7 +862,8 @@ def _local_file(location: str, path: str) -> StoredFile | None:
 def _state(location: str) -> tuple[int, ...] | None:
     """Return what changes if a local file is another one; None for a file that is not local, or that is missing."""
     parsed = paths.parse(location)
-    status = file_status(parsed.path) if parsed.is_local else None
+    with translate_errors(location):
+        status = file_status(parsed.path) if parsed.is_local else None
     return status and (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 

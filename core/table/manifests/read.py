@@ -91,6 +91,12 @@ class _List:
     rows: pa.Table | None = None
 
 
+def _list_of(storage: Storage, location: str, *, is_kept: bool) -> _List:
+    if is_kept:
+        return storage.made_of(location, "list", _list_in)
+    return _list_in(storage.read(location), location)[0]
+
+
 def _list_in(data: bytes, location: str) -> tuple[_List, int]:
     container = read_container(data, name=location)
     joined = b"".join(block.data for block in container.blocks)
@@ -170,9 +176,10 @@ def _additions(
 ) -> ListAdditions:
     rests: list[_List] = []
     inherited: list[int] = []
+    # A long history would leave no room for manifests among what is kept.
+    read = partial(_list_of, storage, is_kept=len(batch) <= _FEW)
     # Long lists inflate to much more memory than what is kept of them.
     for part in runs(batch, lambda _: 1, _FETCH_THREADS):
-        read = partial(storage.made_of, kind="list", make=_list_in)
         lists: Iterable[_List] = (
             fetchers.submit(list, map(read, part)).result()
             if _are_few(part)

@@ -243,8 +243,8 @@ def test_each_kind_is_made_of_a_file_and_what_is_refused_is_not_kept(
 def test_what_is_made_of_large_or_many_files_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage_module, "_MADE_BYTES", 10)
-    monkeypatch.setattr(storage_module, "_UNCHANGING_BYTES", 16)
+    monkeypatch.setattr(storage_module, "_MADE_OF_ONE", 10)
+    monkeypatch.setattr(storage_module, "_MADE_BYTES", 16)
     storage, made = Storage(), list[str]()
 
     def make(data: bytes, location: str) -> tuple[bytes, int]:
