@@ -56,18 +56,18 @@ class WriteBehind(Storage):
             return self._pending[location][1]
         return self._storage.read_unchanging(location, certain=certain)
 
-    def made_of(
+    def built_from(
         self,
         location: str,
         kind: str,
-        make: Callable[[bytes, str], tuple[_T, int]],
+        build: Callable[[bytes, str], tuple[_T, int]],
         *,
         certain: bool = False,
     ) -> _T:
-        """Return what a function makes of a file that is written once, even if its write is pending."""
+        """Return what a function builds from a file that is written once, even if its write is pending."""
         if location in self._pending:
-            return make(self._pending[location][1], location)[0]
-        return self._storage.made_of(location, kind, make, certain=certain)
+            return build(self._pending[location][1], location)[0]
+        return self._storage.built_from(location, kind, build, certain=certain)
 
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Start to write a whole file; `settle` raises if the write failed."""

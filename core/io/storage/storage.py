@@ -83,10 +83,10 @@ _FILES_TO_END = 64
 _KEPT_BYTES = 16 * 1024 * 1024
 # The most bytes of manifests that the storages of a table keep.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
-# The most bytes of what they keep that was made of manifests, and of one of them: what is done with larger ones takes
-# much longer than to make it again.
-_MADE_BYTES = 16 * 1024 * 1024
-_MADE_OF_ONE = 256 * 1024
+# The most bytes of what they keep that was built from manifests, and from one of them: what is done with larger ones
+# takes much longer than to build it again.
+_BUILT_BYTES = 16 * 1024 * 1024
+_BUILT_FROM_ONE = 256 * 1024
 # The properties of stores begin with these.
 _OF_STORES = ("s3.", "client.", "gcs.", "adls.")
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -172,12 +172,12 @@ class _Unchanging:
 
     Args:
         contents: the contents and ETags of those in stores, by location.
-        made: by location and kind, what was made of a file, with its contents, and with its state if it is local.
+        built: by location and kind, what was built from a file, with its contents, and with its state if it is local.
     """
 
     def __init__(self) -> None:
         self.contents = _Kept[str, tuple[bytes, str]]()
-        self.made = _Kept[tuple[str, str], tuple[tuple[int, ...] | None, bytes, Any]]()
+        self.built = _Kept[tuple[str, str], tuple[tuple[int, ...] | None, bytes, Any]]()
 
 
 class Storage:
@@ -488,40 +488,40 @@ class Storage:
             raise CorruptFileError(f"{location} returned different bytes on two reads")
         return data
 
-    def made_of(
+    def built_from(
         self,
         location: str,
         kind: str,
-        make: Callable[[bytes, str], tuple[_T, int]],
+        build: Callable[[bytes, str], tuple[_T, int]],
         *,
         certain: bool = False,
     ) -> _T:
-        """Return what a function makes of a file of metadata that is written once; of a small one it is made once.
+        """Return what a function builds from a metadata file that is written once; from a small one it builds it once.
 
         A local file is read again unless it is the same one as then, with the same size and time.
 
         Args:
             location: the file.
-            kind: what is made; for one file, it is another thing for each kind.
-            make: returns what it makes of the contents and the location, which nothing may change, and its bytes.
+            kind: what is built; for one file, it is another thing for each kind.
+            build: returns what it builds from the contents and the location, which nothing may change, and its bytes.
             certain: read the file in any case; see `read_unchanging`.
         """
         key = location, kind
         kept = self._unchanging
-        known, before, value = kept.made.values.get(key, (None, None, None))
+        known, before, value = kept.built.values.get(key, (None, None, None))
         # The state before the file is read: if it changes meanwhile, it is read again the next time.
         state = _state(location)
         if certain or state is None or state != known:  # check: same-file
             data = self.read_unchanging(location, certain=certain)
             if data != before:
-                value, size = make(data, location)
+                value, size = build(data, location)
                 is_kept = state is not None or location in kept.contents.values
-                if is_kept and len(data) + size <= _MADE_OF_ONE:
-                    kept.made.keep(key, (state, data, value), len(data) + size, _MADE_BYTES)
+                if is_kept and len(data) + size <= _BUILT_FROM_ONE:
+                    kept.built.keep(key, (state, data, value), len(data) + size, _BUILT_BYTES)
         return value  # type: ignore[return-value]
 
     def share(self, earlier: Storage) -> None:
-        """Use the files that another storage of the same table has read by `read_unchanging` and `made_of`."""
+        """Use the files that another storage of the same table has read by `read_unchanging` and `built_from`."""
         self._unchanging = earlier._unchanging
 
     @_retry_with_fresh_credentials

@@ -74,7 +74,7 @@ def read_manifest_list(storage: Storage, location: str, *, rewritten: bool = Fal
         RefusedError: its rows are to be written again, and have fields that would be lost.
         NotFoundError: the file does not exist.
     """
-    found = storage.made_of(location, "list", _list_in, certain=rewritten)
+    found = storage.built_from(location, "list", _list_in, certain=rewritten)
     if rewritten:
         layout = layout_of(found.container.schema_json, frozenset(), name=location)
         _refuse_unknown(location, unknown_manifest_fields(layout.columns))
@@ -93,7 +93,7 @@ class _List:
 
 def _list_of(storage: Storage, location: str, *, is_kept: bool) -> _List:
     if is_kept:
-        return storage.made_of(location, "list", _list_in)
+        return storage.built_from(location, "list", _list_in)
     return _list_in(storage.read(location), location)[0]
 
 
@@ -468,7 +468,7 @@ def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
     path = manifest["manifest_path"]
     if manifest.get("key_metadata") is not None:
         raise BadInputError(f"{path} is encrypted, which lake does not read")
-    length, container = storage.made_of(path, "manifest", partial(_manifest_in, manifest))
+    length, container = storage.built_from(path, "manifest", partial(_manifest_in, manifest))
     _require_length(manifest, length)
     opened = open_manifest(manifest, container)
     if rewritten:

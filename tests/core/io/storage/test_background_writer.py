@@ -48,7 +48,7 @@ def test_what_is_under_way_is_read_as_if_it_were_there() -> None:
 
         assert slow.files == {"old": b"there already"}
         assert (storage.read("new"), storage.read("old")) == (b"content", b"there already")
-        assert [storage.made_of(name, "text", text) for name in ("new", "old")] == [
+        assert [storage.built_from(name, "text", text) for name in ("new", "old")] == [
             "content",
             "there already",
         ]

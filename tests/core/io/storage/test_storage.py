@@ -192,7 +192,9 @@ def test_few_small_sources_are_kept_and_the_files_of_a_table_never(tmp_path: Pat
     assert kept == 16 * 1024 * 1024 // 250_000
 
 
-def test_what_is_made_of_a_file_is_made_once_until_the_file_is_another_one(tmp_path: Path) -> None:
+def test_what_is_built_from_a_file_is_built_once_until_the_file_is_another_one(
+    tmp_path: Path,
+) -> None:
     earlier, storage, place, made = Storage(), Storage(), tmp_path / "f", list[bytes]()
     storage.share(earlier)
 
@@ -202,8 +204,8 @@ def test_what_is_made_of_a_file_is_made_once_until_the_file_is_another_one(tmp_p
 
     place.write_bytes(b"one")
     assert (
-        earlier.made_of(str(place), "text", make)
-        == storage.made_of(str(place), "text", make)
+        earlier.built_from(str(place), "text", make)
+        == storage.built_from(str(place), "text", make)
         == f"{place}: one"
     )
     assert made == [b"one"]
@@ -212,19 +214,19 @@ def test_what_is_made_of_a_file_is_made_once_until_the_file_is_another_one(tmp_p
     other.write_bytes(b"two")
     os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
     other.rename(place)
-    assert storage.made_of(str(place), "text", make) == f"{place}: two"
+    assert storage.built_from(str(place), "text", make) == f"{place}: two"
     place.write_bytes(b"three")
-    assert storage.made_of(str(place), "text", make) == f"{place}: three"
+    assert storage.built_from(str(place), "text", make) == f"{place}: three"
     place.unlink()
     with pytest.raises(NotFoundError):
-        storage.made_of(str(place), "text", make)
+        storage.built_from(str(place), "text", make)
     other.write_bytes(b"one")
     place.symlink_to(other)
     with pytest.raises(BadInputError, match="link"):
-        storage.made_of(str(place), "text", make)
+        storage.built_from(str(place), "text", make)
 
 
-def test_each_kind_is_made_of_a_file_and_what_is_refused_is_not_kept(
+def test_each_kind_is_built_from_a_file_and_what_is_refused_is_not_kept(
     tmp_path: Path,
 ) -> None:
     storage, place = Storage(), str(tmp_path / "f")
@@ -233,18 +235,18 @@ def test_each_kind_is_made_of_a_file_and_what_is_refused_is_not_kept(
     def refuse(_data: bytes, _location: str) -> tuple[str, int]:
         raise CorruptFileError("damaged")
 
-    assert storage.made_of(place, "bytes", lambda data, _: (data, 1)) == b"x"
+    assert storage.built_from(place, "bytes", lambda data, _: (data, 1)) == b"x"
     for _ in range(2):
         with pytest.raises(CorruptFileError):
-            storage.made_of(place, "nothing", refuse)
-    assert storage.made_of(place, "length", lambda data, _: (len(data), 1)) == 1
+            storage.built_from(place, "nothing", refuse)
+    assert storage.built_from(place, "length", lambda data, _: (len(data), 1)) == 1
 
 
-def test_what_is_made_of_large_or_many_files_is_not_kept(
+def test_what_is_built_from_large_or_many_files_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage_module, "_MADE_OF_ONE", 10)
-    monkeypatch.setattr(storage_module, "_MADE_BYTES", 16)
+    monkeypatch.setattr(storage_module, "_BUILT_FROM_ONE", 10)
+    monkeypatch.setattr(storage_module, "_BUILT_BYTES", 16)
     storage, made = Storage(), list[str]()
 
     def make(data: bytes, location: str) -> tuple[bytes, int]:
@@ -255,6 +257,6 @@ def test_what_is_made_of_large_or_many_files_is_not_kept(
         storage.write(str(tmp_path / name), b"x" * size)
     for _ in range(2):
         for name in "abcd":
-            storage.made_of(str(tmp_path / name), "bytes", make)
+            storage.built_from(str(tmp_path / name), "bytes", make)
 
     assert made == [*"abcd", *"ac"]
