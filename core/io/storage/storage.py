@@ -496,7 +496,7 @@ class Storage:
         *,
         certain: bool = False,
     ) -> _T:
-        """Return what a function builds from a metadata file that is written once; from a small one it builds it once.
+        """Return what a function builds from a metadata file that is written once; from a small one only once.
 
         A local file is read again unless it is the same one as then, with the same size and time.
 
