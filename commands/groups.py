@@ -21,7 +21,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from operator import itemgetter
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -59,7 +59,7 @@ _NONE = inspect.Parameter.empty
 _SWITCHES = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Option:
     """An option: its name and type in Python, how it is described, and its default; `_NONE` if it is required."""
 
@@ -68,16 +68,16 @@ class _Option:
     flag: Flag
     default: Any
 
-    @property
+    @cached_property
     def spelled(self) -> str:
         return self.flag.name or f"--{self.name.replace('_', '-')}"
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The name in a file."""
         return self.spelled.partition("/")[0].removeprefix("--")
 
-    @property
+    @cached_property
     def words(self) -> type[StrEnum] | None:
         """The words among which the option chooses; None if it takes another value."""
         kinds = (self.kind, *get_args(self.kind))
@@ -229,34 +229,34 @@ def arguments_of(
         raise InvalidRequestError(f"{options[name][1]} is not an option of the command")
     values: dict[str, Any] = {}
     found: dict[str, Any] = {}
-    for name, (hint, default) in _parameters_of(verb).items():
-        is_group = is_dataclass(hint)
-        if is_group:
-            values |= {one.name: one.read(options, context) for one in _options(hint)}
-            found[name] = _made(hint, values)
-        elif option := _option(name, hint, default):
-            found[name] = option.value({name: option.read(options, context)})
-    return found
-
-
-def option_names(verb: Callable[..., Outcome | None]) -> list[str]:
-    """Return the names of a verb's options, without dashes."""
-    found: list[str] = []
-    for name, (hint, _) in _parameters_of(verb).items():
-        is_group = is_dataclass(hint)
-        if is_group:
-            found += [one.key for one in _options(hint)]
-        elif option := _option(name, hint, None):
-            found.append(option.key)
+    for name, member in _parameters_of(verb).items():
+        if isinstance(member, _Option):
+            found[name] = member.value({name: member.read(options, context)})
+        elif member:
+            values |= {one.name: one.read(options, context) for one in _options(member)}
+            found[name] = _made(member, values)
     return found
 
 
 @cache
-def _parameters_of(verb: Callable[..., Outcome | None]) -> Mapping[str, tuple[Any, Any]]:
-    """Return the types and the defaults of a verb's parameters; to read the types takes a millisecond."""
+def option_names(verb: Callable[..., Outcome | None]) -> tuple[str, ...]:
+    """Return the names of a verb's options, without dashes."""
+    found: list[str] = []
+    for member in filter(None, _parameters_of(verb).values()):
+        options = [member] if isinstance(member, _Option) else _options(member)
+        found += [one.key for one in options]
+    return tuple(found)
+
+
+@cache
+def _parameters_of(verb: Callable[..., Outcome | None]) -> Mapping[str, Any]:
+    """Return the groups and options among a verb's parameters, else None; to read the types takes a millisecond."""
     hints = get_type_hints(verb, include_extras=True)
     parameters = inspect.signature(verb).parameters
-    return {name: (hints[name], item.default) for name, item in parameters.items()}
+    return {
+        name: hints[name] if is_dataclass(hints[name]) else _option(name, hints[name], item.default)
+        for name, item in parameters.items()
+    }
 
 
 def given(*groups: Any) -> dict[str, Any]:
@@ -302,13 +302,15 @@ def _members(group: Any) -> Mapping[str, Any]:
     }
 
 
-def _options(group: Any) -> Iterator[_Option]:
-    """Yield the options of a group and of the groups in it."""
-    for member in _members(group).values():
-        if isinstance(member, _Option):
-            yield member
-        else:
-            yield from _options(member)
+@cache
+def _options(group: Any) -> tuple[_Option, ...]:
+    """Return the options of a group and of the groups in it."""
+    members = _members(group).values()
+    return tuple(
+        option
+        for member in members
+        for option in ([member] if isinstance(member, _Option) else _options(member))
+    )
 
 
 def _parameters(group: Any) -> Iterator[inspect.Parameter]:

@@ -53,11 +53,18 @@ def parse(location: str) -> Location:
     Raises:
         BadInputError: it is empty, relative with a scheme, too long, or contains a NUL.
     """
+    return _absolute(location) or Location("file", "", os.path.abspath(location))
+
+
+@lru_cache(maxsize=1024)
+def _absolute(location: str) -> Location | None:
+    """Parse a location; return None for a path that depends on the working folder."""
     if not location or len(location) > MAX_LOCATION or "\x00" in location:
         raise BadInputError(f"not a usable location: {location[:80]!r}")
     found = _SCHEME.match(location)
     if not found:
-        return Location("file", "", os.path.abspath(location))
+        is_absolute = location.startswith("/")
+        return Location("file", "", os.path.abspath(location)) if is_absolute else None
     scheme, authority, path = found.group(1).lower(), (found.group(2) or "//")[2:], found.group(3)
     if not path.startswith("/"):
         if authority and not path:

@@ -34,15 +34,25 @@ class Session(RunContext):
     catalog: Catalog
     roots_read: dict[str, Sequence[str]] = field(default_factory=dict)
     _engine: Engine | None = None
+    # The table that several commands work on, as it was loaded last.
+    _worked_on: Table | None = field(default=None, init=False)
     _started: dict[str, Engine] = field(default_factory=dict)
 
     def table(self, identifier: str) -> Table:
         """Load a table; warn if its metadata has grown too large."""
         table = self.catalog.load(identifier)
+        if self._worked_on is not None:
+            self.work_on(table)
         place = table.metadata_location, table.storage
         if heavy := metadata_size_warning(table.identifier, table.metadata, *place):
             self.warn(heavy)
         return table
+
+    def work_on(self, table: Table | None) -> None:
+        """Read each manifest of a table once, until the session works on another table, or on none."""
+        before, self._worked_on = self._worked_on, table
+        if table and before and table.is_still(before):
+            table.storage.share(before.storage)
 
     def engine(self, input_bytes: int) -> Engine:
         """Return the engine for a plan that reads `input_bytes`; the first call of a command starts it."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
 from lake.core.base.interrupts import uninterrupted
 from lake.core.io.storage.storage import MAX_METADATA_BYTES, Storage
 
+_T = TypeVar("_T")
 _THREADS = 16
 # Above this amount of pending data, a write waits.
 _PENDING_BYTES = 64 * 1024 * 1024
@@ -53,6 +55,19 @@ class WriteBehind(Storage):
         if location in self._pending:
             return self._pending[location][1]
         return self._storage.read_unchanging(location, certain=certain)
+
+    def built_from(
+        self,
+        location: str,
+        kind: str,
+        build: Callable[[bytes, str], tuple[_T, int]],
+        *,
+        certain: bool = False,
+    ) -> _T:
+        """Return what a function builds from a file that is written once, even if its write is pending."""
+        if location in self._pending:
+            return build(self._pending[location][1], location)[0]
+        return self._storage.built_from(location, kind, build, certain=certain)
 
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Start to write a whole file; `settle` raises if the write failed."""

@@ -18,6 +18,7 @@ _CHANGED = r"^(file:|//|s3[an]:|gcs:|abfs:|wasbs?:)|[^:/]//"
 _FEW = 32
 _IS_USUAL, _HAS_CHANGED = re.compile(_USUAL).match, re.compile(_CHANGED).search
 
+_LOCAL = "file://"
 _REPLACED = (
     (r"^(file:)?/+", "/"),
     # Schemes, and hosts, of the same stores.
@@ -28,6 +29,7 @@ _REPLACED = (
     (r"^wasbs?://", "abfss://"),
     (r"([^:/])//+", r"\1/"),
 )
+_REPLACE = [(re.compile(pattern).sub, usual) for pattern, usual in _REPLACED]
 
 
 def normalize_locations(locations: Any) -> pa.Array:
@@ -49,10 +51,13 @@ def normalize_locations(locations: Any) -> pa.Array:
 
 
 def _normal(location: str) -> str:
+    path = location.removeprefix(_LOCAL)
+    if path.startswith("/") and "//" not in path:
+        return path
     text = location if _IS_USUAL(location) else paths.folded(location)
     if _HAS_CHANGED(text):
-        for pattern, usual in _REPLACED:
-            text = re.sub(pattern, usual, text)
+        for replaced, usual in _REPLACE:
+            text = replaced(usual, text)
     return text
 
 

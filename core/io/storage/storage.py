@@ -16,7 +16,7 @@ from functools import lru_cache, partial, wraps
 from hashlib import md5
 from itertools import islice
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -83,10 +83,15 @@ _FILES_TO_END = 64
 _KEPT_BYTES = 16 * 1024 * 1024
 # The most bytes of manifests that the storages of a table keep.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
+# The most bytes of what they keep that was built from manifests, and from one of them: what is done with larger ones
+# takes much longer than to build it again.
+_BUILT_BYTES = 16 * 1024 * 1024
+_BUILT_FROM_ONE = 256 * 1024
 # The properties of stores begin with these.
 _OF_STORES = ("s3.", "client.", "gcs.", "adls.")
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _T = TypeVar("_T")
+_K = TypeVar("_K")
 
 
 def read_up_to(source: Any, size: int) -> bytes:
@@ -146,23 +151,33 @@ class StoredFile:
     modified_ms: int | None
 
 
-class _Unchanging:
-    """The contents and ETags of files that do not change, by location, up to `_UNCHANGING_BYTES`.
-
-    Threads may share it.
-    """
+class _Kept(Generic[_K, _T]):
+    """Values by their keys, up to some bytes. Threads may share it."""
 
     def __init__(self) -> None:
-        self.contents: dict[str, tuple[bytes, str]] = {}
+        self.values: dict[_K, _T] = {}
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, location: str, data: bytes, tag: str) -> None:
-        """Keep a file, unless there are many."""
+    def keep(self, key: _K, value: _T, size: int, most: int) -> None:
+        """Keep a value of some bytes, unless there are too many."""
         with self._lock:
-            if self._bytes + len(data) <= _UNCHANGING_BYTES and location not in self.contents:
-                self.contents[location] = data, tag
-                self._bytes += len(data)
+            if self._bytes + size <= most and key not in self.values:
+                self.values[key] = value
+                self._bytes += size
+
+
+class _Unchanging:
+    """Files that do not change.
+
+    Args:
+        contents: the contents and ETags of those in stores, by location.
+        built: by location and kind, what was built from a file, with its contents, and with its state if it is local.
+    """
+
+    def __init__(self) -> None:
+        self.contents = _Kept[str, tuple[bytes, str]]()
+        self.built = _Kept[tuple[str, str], tuple[tuple[int, ...] | None, bytes, Any]]()
 
 
 class Storage:
@@ -222,8 +237,8 @@ class Storage:
     def s3(self, location: str) -> tuple[S3 | Cloud, str] | None:
         """Return the bucket and the key of an object; None if only Arrow's client supports it."""
         key = paths.parse(location).path[1:]
-        client = self._client(location) if is_plain(key) else None
-        return (client, key) if client else None
+        client = self._client(location)
+        return (client, key) if client and is_plain(key) else None
 
     def _client(self, location: str) -> S3 | Cloud | None:
         parsed = paths.parse(location)
@@ -462,19 +477,51 @@ class Storage:
         Raises:
             CorruptFileError: two reads returned different bytes.
         """
-        data, tag = self._unchanging.contents.get(location, (None, ""))
+        data, tag = self._unchanging.contents.values.get(location, (None, ""))
         if data is None and self.s3(location) is None:
             data = self.read(location)
         elif data is None:
             data, tag = self._read(location, MAX_METADATA_BYTES)
-            self._unchanging.keep(location, data, tag)
+            self._unchanging.contents.keep(location, (data, tag), len(data), _UNCHANGING_BYTES)
         is_known = certain and tag.strip('"') == md5(data, usedforsecurity=False).hexdigest()
         if certain and not is_known and self.read(location) != data:  # check: list-read-twice
             raise CorruptFileError(f"{location} returned different bytes on two reads")
         return data
 
+    def built_from(
+        self,
+        location: str,
+        kind: str,
+        build: Callable[[bytes, str], tuple[_T, int]],
+        *,
+        certain: bool = False,
+    ) -> _T:
+        """Return what a function builds from a metadata file that is written once; from a small one only once.
+
+        A local file is read again unless it is the same one as then, with the same size and time.
+
+        Args:
+            location: the file.
+            kind: what is built; for one file, it is another thing for each kind.
+            build: returns what it builds from the contents and the location, which nothing may change, and its bytes.
+            certain: read the file in any case; see `read_unchanging`.
+        """
+        key = location, kind
+        kept = self._unchanging
+        known, before, value = kept.built.values.get(key, (None, None, None))
+        # The state before the file is read: if it changes meanwhile, it is read again the next time.
+        state = _state(location)
+        if certain or state is None or state != known:  # check: same-file
+            data = self.read_unchanging(location, certain=certain)
+            if data != before:
+                value, size = build(data, location)
+                is_kept = state is not None or location in kept.contents.values
+                if is_kept and len(data) + size <= _BUILT_FROM_ONE:
+                    kept.built.keep(key, (state, data, value), len(data) + size, _BUILT_BYTES)
+        return value  # type: ignore[return-value]
+
     def share(self, earlier: Storage) -> None:
-        """Use the files that another storage of the same table has read by `read_unchanging`."""
+        """Use the files that another storage of the same table has read by `read_unchanging` and `built_from`."""
         self._unchanging = earlier._unchanging
 
     @_retry_with_fresh_credentials
@@ -810,6 +857,14 @@ def _local_file(location: str, path: str) -> StoredFile | None:
     if status is None:
         return None
     return StoredFile(location, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _state(location: str) -> tuple[int, ...] | None:
+    """Return what changes if a local file is another one; None for a file that is not local, or that is missing."""
+    parsed = paths.parse(location)
+    with translate_errors(location):
+        status = file_status(parsed.path) if parsed.is_local else None
+    return status and (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _start(folder: str) -> str:

@@ -200,7 +200,10 @@ class Round:
 
         def one(session: Session, numbered: tuple[RoundResult, T]) -> None:
             part, item = numbered
-            do(_TableWork(self, session, part), item)
+            try:
+                do(_TableWork(self, session, part), item)
+            finally:
+                session.work_on(None)
 
         work_on_each(
             self.session,
@@ -335,6 +338,7 @@ class _TableWork:
             table = load_listed(self.session.catalog, name)
             if table is None:
                 return None
+            self.session.work_on(table)
             for path in self.round.options.paths:
                 refuse_inside(path, table)
             return self.round.tables.known(table, namespace, None)

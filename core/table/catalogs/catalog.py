@@ -244,6 +244,11 @@ class Table:
                 hint="run the command again when the storage lists the files of this folder",
             )
 
+    def is_still(self, earlier: Table) -> bool:
+        """Whether this is a table that was loaded earlier, and not a new one of its name."""
+        named = self.identifier == earlier.identifier
+        return named and self.metadata.table_uuid == earlier.metadata.table_uuid
+
     def refreshed(self) -> Table:
         """Load the table again.
 
@@ -251,7 +256,7 @@ class Table:
             NotFoundError: the table was dropped, or another table now has its name.
         """
         now = self.catalog.load(self.identifier)
-        if not self.creating and now.metadata.table_uuid != self.metadata.table_uuid:
+        if not self.creating and not now.is_still(self):
             raise NotFoundError(
                 f"table {self.identifier} was dropped meanwhile, and another table has its name",
                 hint="run the command again to work on the new table",

@@ -33,7 +33,7 @@ from pyiceberg.table import (
 )
 from pyiceberg.table import locations as table_locations
 from pyiceberg.table.locations import LocationProvider
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import FrozenDict, IcebergBaseModel, Identifier, Properties
@@ -167,7 +167,7 @@ def _share_parts() -> None:
         # `model_copy` gives none, and may change the copy.
         return original(self) if memo is None else self
 
-    for part in (Snapshot, Schema, PartitionSpec, SortOrder):
+    for part in (Snapshot, SnapshotLogEntry, MetadataLogEntry, Schema, PartitionSpec, SortOrder):
         part.__deepcopy__ = shared  # type: ignore[assignment,method-assign]
 
 

@@ -170,6 +170,9 @@ class _EntryReader:
         self._counts = np.array([opened.container.objects for opened in group], np.int64)
         self._owner = np.repeat(np.arange(len(group)), self._counts)
         self._decoded = pa.table({})
+        # Columns that are used several times: of numbers, and of the manifest list.
+        self._read: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
+        self._repeated: dict[str, pa.Array] = {}
 
     def table(self, wanted: Sequence[str], *, live_only: bool) -> pa.Table:
         """Decode the wanted columns, check them, and fill in inherited values."""
@@ -217,19 +220,23 @@ class _EntryReader:
         return pa.repeat(pa.scalar(0 if column == "content" else None, data_type), len(self._owner))
 
     def _numbers(self, column: str) -> np.ndarray[Any, np.dtype[Any]]:
-        values = self._column(column)
-        self._reject(values.is_null(), f"an entry without {column}")
-        return np.asarray(values.to_numpy(zero_copy_only=False))
+        if column not in self._read:
+            values = self._column(column)
+            if values.null_count:
+                self._reject(values.is_null(), f"an entry without {column}")
+            self._read[column] = np.asarray(values.to_numpy(zero_copy_only=False))
+        return self._read[column]
 
     def _status(self) -> np.ndarray[Any, np.dtype[Any]]:
         return self._numbers("status")
 
     def _of_manifest(self, column: str) -> pa.Array:
         """Return a column of the manifest list, repeated for each entry of the manifest."""
-        values = pa.array(
-            [opened.manifest[column] for opened in self._group], MANIFEST_COLUMNS[column]
-        )
-        return values.take(pa.array(self._owner))
+        if column not in self._repeated:
+            values = [opened.manifest[column] for opened in self._group]
+            found = pa.array(values, MANIFEST_COLUMNS[column])
+            self._repeated[column] = found.take(pa.array(self._owner))
+        return self._repeated[column]
 
     def _inherited(self, column: str) -> pa.Array:
         values = self._column(column)
@@ -422,6 +429,8 @@ def _is_in_range(contents: pa.ChunkedArray) -> bool:
 
 def _conform(column: pa.Array, data_type: pa.DataType, name: str) -> pa.Array:
     """Return a decoded column in its canonical type; only lossless differences are converted."""
+    if column.type == data_type and not pa.types.is_nested(data_type):
+        return column
     problem = CorruptFileError(
         f"{name} contains a field of type {column.type} instead of {data_type}"
     )

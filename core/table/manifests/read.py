@@ -74,11 +74,39 @@ def read_manifest_list(storage: Storage, location: str, *, rewritten: bool = Fal
         RefusedError: its rows are to be written again, and have fields that would be lost.
         NotFoundError: the file does not exist.
     """
-    container = read_container(storage.read_unchanging(location, certain=rewritten), name=location)
+    found = storage.built_from(location, "list", _list_in, certain=rewritten)
     if rewritten:
-        layout = layout_of(container.schema_json, frozenset(), name=location)
+        layout = layout_of(found.container.schema_json, frozenset(), name=location)
         _refuse_unknown(location, unknown_manifest_fields(layout.columns))
-    return _rows_of([container])
+    if found.rows is None:
+        found.rows = _rows_of([found.container])
+    return found.rows
+
+
+@dataclass(slots=True)
+class _List:
+    """A manifest list with all rows in one block, and the rows once they are decoded."""
+
+    container: Container
+    rows: pa.Table | None = None
+
+
+def _list_of(storage: Storage, location: str, *, is_kept: bool) -> _List:
+    if is_kept:
+        return storage.built_from(location, "list", _list_in)
+    return _list_in(storage.read(location), location)[0]
+
+
+def _list_in(data: bytes, location: str) -> tuple[_List, int]:
+    container = read_container(data, name=location)
+    joined = b"".join(block.data for block in container.blocks)
+    container = replace(container, blocks=(Block(container.objects, joined),))
+    # The rows take about as many bytes as their encoding.
+    return _List(container), _header_bytes(container) + 2 * len(joined)
+
+
+def _header_bytes(container: Container) -> int:
+    return sum(map(len, container.metadata.values()))
 
 
 def _refuse_unknown(location: str, fields: Sequence[str]) -> None:
@@ -146,25 +174,27 @@ class _Chain:
 def _additions(
     fetchers: ThreadPoolExecutor, storage: Storage, batch: Sequence[str], chain: _Chain
 ) -> ListAdditions:
-    rests: list[Container] = []
+    rests: list[_List] = []
     inherited: list[int] = []
+    # A long history would leave no room for manifests among what is kept.
+    read = partial(_list_of, storage, is_kept=len(batch) <= _FEW)
     # Long lists inflate to much more memory than what is kept of them.
     for part in runs(batch, lambda _: 1, _FETCH_THREADS):
-        read = partial(_open_joined, storage)
-        lists: Iterable[Container] = (
+        lists: Iterable[_List] = (
             fetchers.submit(list, map(read, part)).result()
             if _are_few(part)
             else fetchers.map(read, part)
         )
-        for opened in lists:
+        for found in lists:
+            opened = found.container
             rest = None if chain.last is None else _without_rows_of(chain.last, opened)
             inherited.append(0 if chain.last is None or rest is None else chain.last.objects)
-            rests.append(opened if rest is None else rest)
+            rests.append(found if rest is None else _List(rest))
             chain.last = opened
-    sizes = [container.objects for container in rests]
-    found = ListAdditions(batch, inherited, sizes, _decoded_in_order(rests))
-    chain.names = _checked_names(found, chain.names)
-    return found
+    sizes = [item.container.objects for item in rests]
+    additions = ListAdditions(batch, inherited, sizes, _decoded_in_order(rests))
+    chain.names = _checked_names(additions, chain.names)
+    return additions
 
 
 def _are_few(places: Sequence[str]) -> bool:
@@ -209,23 +239,19 @@ def _without_rows_of(previous: Container, container: Container) -> Container | N
     return replace(container, blocks=(Block(objects, rest),) if objects else ())
 
 
-def _open_joined(storage: Storage, location: str) -> Container:
-    """Return a list with all rows in one block."""
-    container = _open_list(storage, location)
-    joined = b"".join(block.data for block in container.blocks)
-    return replace(container, blocks=(Block(container.objects, joined),))
-
-
-def _decoded_in_order(lists: Sequence[Container]) -> pa.Table:
+def _decoded_in_order(lists: Sequence[_List]) -> pa.Table:
     """Decode lists, those with the same layout together, and return their rows in the lists' order."""
     alike: dict[bytes, list[int]] = {}
-    for number, container in enumerate(lists):
-        alike.setdefault(container.schema_json, []).append(number)
-    parts: list[pa.Table] = [MANIFEST_SCHEMA.empty_table()] * len(lists)
+    for number, item in enumerate(lists):
+        if item.rows is None:
+            alike.setdefault(item.container.schema_json, []).append(number)
+    parts: list[pa.Table] = [
+        MANIFEST_SCHEMA.empty_table() if item.rows is None else item.rows for item in lists
+    ]
     for numbers in alike.values():
-        for run in runs(numbers, lambda number: lists[number].size, _WINDOW_BYTES):
+        for run in runs(numbers, lambda number: lists[number].container.size, _WINDOW_BYTES):
             remaining = iter(run)
-            for sizes, rows in _decoded_lists([lists[number] for number in run]):
+            for sizes, rows in _decoded_lists([lists[number].container for number in run]):
                 combined, begin = rows.combine_chunks(), 0
                 for size in sizes:
                     parts[next(remaining)] = combined.slice(begin, size)
@@ -258,10 +284,6 @@ def _checked_names(found: ListAdditions, names: pa.Array) -> pa.Array:
         number = np.searchsorted(np.cumsum(found.sizes), twice, side="right")
         raise CorruptFileError(f"{found.locations[number]} names a manifest twice")
     return every.filter(pa.array(owners == chains[-1]))
-
-
-def _open_list(storage: Storage, location: str) -> Container:
-    return read_container(storage.read(location), name=location)
 
 
 def _decoded_lists(group: Sequence[Container]) -> Iterator[tuple[list[int], pa.Table]]:
@@ -446,15 +468,28 @@ def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
     path = manifest["manifest_path"]
     if manifest.get("key_metadata") is not None:
         raise BadInputError(f"{path} is encrypted, which lake does not read")
-    data = storage.read_unchanging(path)
-    if len(data) != manifest["manifest_length"]:  # check: manifest-length
-        raise CorruptFileError(
-            f"{path} has {len(data)} bytes, but the table's metadata declares {manifest['manifest_length']}"
-        )
-    opened = open_manifest(manifest, read_container(data, name=path))
+    length, container = storage.built_from(path, "manifest", partial(_manifest_in, manifest))
+    _require_length(manifest, length)
+    opened = open_manifest(manifest, container)
     if rewritten:
         _refuse_unknown(path, unknown_entry_fields(opened.layout.columns))
     return opened
+
+
+def _manifest_in(
+    manifest: Manifest, data: bytes, location: str
+) -> tuple[tuple[int, Container], int]:
+    _require_length(manifest, len(data))
+    container = read_container(data, name=location)
+    return (len(data), container), _header_bytes(container) + container.size
+
+
+def _require_length(manifest: Manifest, length: int) -> None:
+    declared = manifest["manifest_length"]
+    if length != declared:  # check: manifest-length
+        raise CorruptFileError(
+            f"{manifest['manifest_path']} has {length} bytes, but the table's metadata declares {declared}"
+        )
 
 
 def _read_window(

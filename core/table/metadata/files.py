@@ -39,6 +39,8 @@ STORAGE = "storage_of_lake"
 _UNIQUE = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.gz)?\.metadata\.json$")
 # The last metadata that was read from a store, or written to it as bytes, by the store's endpoint and the location.
 _kept: dict[tuple[str | None, str], TableMetadata | bytes] = {}
+# The metadata that was checked last.
+_checked: list[TableMetadata] = []
 _LENGTH = 200
 # Damaged metadata files are rarely more than one.
 _MOST_TRIED = 20
@@ -236,6 +238,8 @@ def check(metadata: TableMetadata, name: str) -> None:
         CorruptFileError: two snapshots have one id, the schema or the partition spec is missing, or the
             table's location is not a valid one.
     """
+    if _checked and _checked[0] is metadata:
+        return
     if beyond := list(out_of_range(metadata)):
         place, text = beyond[0]
         raise OutOfRangeError(
@@ -261,6 +265,7 @@ def check(metadata: TableMetadata, name: str) -> None:
         for key, value in summary.items():
             if not isinstance(value, str):
                 summary[key] = str(value)
+    _checked[:] = [metadata]
 
 
 def _unpacked(data: bytes, location: str) -> bytes:

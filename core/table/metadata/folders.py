@@ -38,7 +38,8 @@ class Places:
         text, folder, name = _spelled(location)
         if folder is None:  # check: links-to-other-folders
             return text
-        return f"file://{os.path.join(self._folder(folder), name)}".rstrip("/")
+        found = self._real.get(folder) or self._folder(folder)
+        return f"file://{found.rstrip('/')}/{name}".rstrip("/")
 
     def _folder(self, path: str) -> str:
         """Return a folder without links in its path."""

@@ -86,6 +86,10 @@ class Source(NamedTuple):
     text: str
     snapshots: SnapshotTexts | None = None
 
+    def __deepcopy__(self, _: object) -> Source:
+        """Return itself: nothing changes it."""
+        return self
+
 
 def keep_source(metadata: TableMetadata, source: Source | None) -> TableMetadata:
     """Attach to metadata the text that it was read from, through copies and changes, and return it."""

@@ -11,7 +11,7 @@ declares it by the property `lake.abandoned-metadata`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,10 +20,9 @@ from lake.core.base import locations
 from lake.core.base.errors import CorruptFileError, RefusedError
 from lake.core.base.options import Option
 from lake.core.spec.properties.table_properties import ABANDONED_METADATA, METADATA_PATH
-from lake.core.table.catalogs.shared_locations import is_inside
 from lake.core.table.metadata.commit_marks import has_mark, mark_of
 from lake.core.table.metadata.files import VERSION_HINT, is_metadata_name, version_of
-from lake.core.table.metadata.folders import place_of
+from lake.core.table.metadata.folders import Folders, Places
 from lake.core.table.metadata.histories import StateOfTable, find_document, state_in
 from lake.core.table.metadata.roots import roots_of
 
@@ -141,10 +140,12 @@ class _Listed:
     Args:
         folders: the folders, comparable.
         files: the locations of all files, comparable, by which each is read.
+        place_of: returns what is comparable of a location.
     """
 
     folders: frozenset[str]
     files: Mapping[str, str]
+    place_of: Callable[[str], str]
 
     @classmethod
     def of(cls, storage: Storage, metadata: TableMetadata, place: str) -> _Listed:
@@ -154,6 +155,7 @@ class _Listed:
             locations.join(metadata.location, "metadata"),
             *([own] if own else []),
         ]
+        place_of = Places().of
         folders = {place_of(folder): folder for folder in named}
         files = {
             f"{key}/{name}": locations.join(folder, name)
@@ -161,7 +163,7 @@ class _Listed:
             for name, is_folder in storage.list_folder(folder)
             if not is_folder
         }
-        return cls(frozenset(folders), files)
+        return cls(frozenset(folders), files, place_of)
 
     def metadata_files(self) -> Iterator[str]:
         """Yield the metadata files, comparable."""
@@ -172,7 +174,7 @@ class _Listed:
 
     def may_contain(self, location: str) -> bool:
         """Whether a file is there, or is in another folder, of which that is not known."""
-        key = place_of(location)
+        key = self.place_of(location)
         return key in self.files or key.rpartition("/")[0] not in self.folders
 
 
@@ -216,7 +218,7 @@ class _Histories:
             others |= self._of_hadoop(paths)
         found = self._alive({key for key in others if _name(key) not in abandoned})
         found = {key: state for key, state in found.items() if not self._failed(key, state, known)}
-        named = {place_of(path) for state in found.values() for path in state.log}
+        named = {self.listed.place_of(path) for state in found.values() for path in state.log}
         histories = [
             OtherHistory(self.listed.files[key], state.updated_ms)
             for key, state in found.items()
@@ -227,7 +229,7 @@ class _Histories:
 
     def _logged(self) -> list[str]:
         log = [entry.metadata_file for entry in self.metadata.metadata_log]
-        return [place_of(path) for path in (*log, self.place)]
+        return list(map(self.listed.place_of, (*log, self.place)))
 
     def _history(self, log: list[str], paths: Collection[str]) -> set[str]:
         """Return the metadata files that a log names, and those that the logs of these name.
@@ -244,7 +246,7 @@ class _Histories:
             state = self._state(key) if key in self.listed.files else None
             if state is None:
                 continue
-            before = [place_of(path) for path in state.log]
+            before = list(map(self.listed.place_of, state.log))
             waiting = [path for path in reversed(before) if path not in known]
             known.update(waiting)
         return known
@@ -252,7 +254,7 @@ class _Histories:
     def _of_hadoop(self, paths: Iterable[str]) -> set[str]:
         """Return the newest metadata file of a Hadoop catalog: a folder with such files is a table of it."""
         named = [key for key in paths if _OF_FOLDER.fullmatch(_name(key))]
-        own = _OF_FOLDER.fullmatch(_name(place_of(self.place))) is not None
+        own = _OF_FOLDER.fullmatch(_name(self.listed.place_of(self.place))) is not None
         has_hint = any(_is_hint(key) for key in self.listed.files)
         return (
             {max(named, key=lambda key: version_of(key) or 0)}
@@ -262,11 +264,11 @@ class _Histories:
 
     def _outside(self, abandoned: frozenset[str]) -> list[OtherHistory]:
         """Return the newest file in the log that is outside of the table's folders, unless it is abandoned."""
-        roots = roots_of(self.metadata)
+        roots = Folders(roots_of(self.metadata))
         outside = [
             entry.metadata_file
             for entry in self.metadata.metadata_log
-            if not any(is_inside(entry.metadata_file, root) for root in roots)
+            if not roots.contain(self.listed.place_of(entry.metadata_file))
         ]
         if not outside or _name(outside[-1]) in abandoned:
             return []
@@ -297,7 +299,7 @@ class _Histories:
             return False
         before = state.log[-1]
         # check: newer-than-backup
-        return place_of(before) in known or not self.listed.may_contain(before)
+        return self.listed.place_of(before) in known or not self.listed.may_contain(before)
 
     def _is_readable(self, state: StateOfTable) -> bool:
         newest = state.newest_list

@@ -164,9 +164,7 @@ def _entries(
             with catalog_errors(f"table {name}", catalog):
                 if place is None:
                     return _Entry(name, None, roots_of(catalog.load(name).metadata))
-                # A metadata file does not change.
-                if place not in known:
-                    known[place] = roots_of(parse(table.storage.read(place), place))
+                known[place] = roots_of(parse(table.storage.read(place), place))
                 return _Entry(name, place, known[place])
         except (NotFoundError, NotATableError):
             # A table without metadata does not use any file.
@@ -183,14 +181,19 @@ def _entries(
         return _Entry(name, place, ())
 
     places = catalog.metadata_locations()
-    for place in known.keys() - {place for _, place in places}:
-        del known[place]
+    for gone in known.keys() - {place for _, place in places}:
+        del known[gone]
     listed: Iterator[tuple[str, str | None]] = (
         iter(places) if places else ((name, None) for name in _names(catalog, unread))
     )
     others = [entry for entry in listed if entry[0] != table.identifier]
-    unknown = [entry for entry in others if entry[1] not in known]
-    yield from map(read, [entry for entry in others if entry[1] in known])
+    unknown = list[tuple[str, str | None]]()
+    for name, place in others:
+        # A metadata file does not change.
+        if place is not None and place in known:
+            yield _Entry(name, place, known[place])
+        else:
+            unknown.append((name, place))
     if unknown:
         with ThreadPoolExecutor(_THREADS) as pool:
             yield from pool.map(read, unknown)

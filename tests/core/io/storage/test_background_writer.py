@@ -37,6 +37,10 @@ class Gated(MemoryStorage):
         self.files[location] = bytes(data)
 
 
+def text(data: bytes, _location: str) -> tuple[str, int]:
+    return data.decode(), len(data)
+
+
 def test_what_is_under_way_is_read_as_if_it_were_there() -> None:
     slow = Gated()
     with WriteBehind(slow) as storage:
@@ -44,6 +48,10 @@ def test_what_is_under_way_is_read_as_if_it_were_there() -> None:
 
         assert slow.files == {"old": b"there already"}
         assert (storage.read("new"), storage.read("old")) == (b"content", b"there already")
+        assert [storage.built_from(name, "text", text) for name in ("new", "old")] == [
+            "content",
+            "there already",
+        ]
         with pytest.raises(NotFoundError):
             storage.read("other")
         slow.gate.set()

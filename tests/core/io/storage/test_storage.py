@@ -10,6 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from lake.core.base.errors import BadInputError, CorruptFileError, NotAuthorisedError, NotFoundError
+from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
 
 
@@ -189,3 +190,73 @@ def test_few_small_sources_are_kept_and_the_files_of_a_table_never(tmp_path: Pat
     kept = len(names) - (len(storage.opened) - before)
     assert before == 2 * len(names)
     assert kept == 16 * 1024 * 1024 // 250_000
+
+
+def test_what_is_built_from_a_file_is_built_once_until_the_file_is_another_one(
+    tmp_path: Path,
+) -> None:
+    earlier, storage, place, made = Storage(), Storage(), tmp_path / "f", list[bytes]()
+    storage.share(earlier)
+
+    def make(data: bytes, location: str) -> tuple[str, int]:
+        made.append(data)
+        return f"{location}: {data.decode()}", len(data)
+
+    place.write_bytes(b"one")
+    assert (
+        earlier.built_from(str(place), "text", make)
+        == storage.built_from(str(place), "text", make)
+        == f"{place}: one"
+    )
+    assert made == [b"one"]
+    status = place.stat()
+    other = tmp_path / "other"
+    other.write_bytes(b"two")
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.rename(place)
+    assert storage.built_from(str(place), "text", make) == f"{place}: two"
+    place.write_bytes(b"three")
+    assert storage.built_from(str(place), "text", make) == f"{place}: three"
+    place.unlink()
+    with pytest.raises(NotFoundError):
+        storage.built_from(str(place), "text", make)
+    other.write_bytes(b"one")
+    place.symlink_to(other)
+    with pytest.raises(BadInputError, match="link"):
+        storage.built_from(str(place), "text", make)
+
+
+def test_each_kind_is_built_from_a_file_and_what_is_refused_is_not_kept(
+    tmp_path: Path,
+) -> None:
+    storage, place = Storage(), str(tmp_path / "f")
+    storage.write(place, b"x")
+
+    def refuse(_data: bytes, _location: str) -> tuple[str, int]:
+        raise CorruptFileError("damaged")
+
+    assert storage.built_from(place, "bytes", lambda data, _: (data, 1)) == b"x"
+    for _ in range(2):
+        with pytest.raises(CorruptFileError):
+            storage.built_from(place, "nothing", refuse)
+    assert storage.built_from(place, "length", lambda data, _: (len(data), 1)) == 1
+
+
+def test_what_is_built_from_large_or_many_files_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "_BUILT_FROM_ONE", 10)
+    monkeypatch.setattr(storage_module, "_BUILT_BYTES", 16)
+    storage, made = Storage(), list[str]()
+
+    def make(data: bytes, location: str) -> tuple[bytes, int]:
+        made.append(location[-1])
+        return data, 3
+
+    for name, size in (("a", 8), ("b", 7), ("c", 7), ("d", 1)):
+        storage.write(str(tmp_path / name), b"x" * size)
+    for _ in range(2):
+        for name in "abcd":
+            storage.built_from(str(tmp_path / name), "bytes", make)
+
+    assert made == [*"abcd", *"ac"]

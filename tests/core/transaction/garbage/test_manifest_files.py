@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
@@ -20,9 +21,10 @@ from lake.core.engine.inline import InlineEngine
 from lake.core.engine.selection import reads_manifests_on_spark
 from lake.core.engine.tasks import Engine
 from lake.core.io.storage.file_names import FileNames
+from lake.core.io.storage.storage import Storage
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.manifests import batches
-from lake.core.table.manifests.api import read_manifest_list
+from lake.core.table.manifests.api import read_manifest_list, read_manifests
 from lake.core.transaction.garbage.manifest_files import ManifestFiles
 
 SPEC = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
@@ -76,6 +78,48 @@ def test_all_files_of_all_manifests_are_found(made: Table, warehouse: Path, engi
         (row["file_path"], row["file_size_in_bytes"]) for row in expected
     )
     assert {row["kind"] for row in rows} == {"data_files"}
+
+
+def test_a_manifest_that_was_read_must_have_the_length_that_each_list_declares(made: Table) -> None:
+    manifests = manifests_of(made)
+    read_manifests(made.storage, manifests, made.metadata)
+    longer = pc.add(manifests["manifest_length"], 1)
+    index = manifests.schema.get_field_index("manifest_length")
+
+    with pytest.raises(CorruptFileError, match="declares"):
+        read_manifests(
+            made.storage, manifests.set_column(index, "manifest_length", longer), made.metadata
+        )
+
+
+def test_what_was_read_of_a_table_is_used_again_by_the_commands_on_it_only(
+    made: Table, warehouse: Path
+) -> None:
+    make_table(warehouse, "db.u")
+    session, reads = open_session(warehouse), list[str]()
+    table, manifests = session.table("db.t"), manifests_of(made)
+
+    def counted(table: Table) -> int:
+        reads.clear()
+        read = Storage.read
+
+        def reading(self: Storage, location: str, **limit: int) -> bytes:
+            reads.append(location)
+            return read(self, location, **limit)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Storage, "read", reading)
+            read_manifests(table.storage, manifests, made.metadata)
+        return len(reads)
+
+    session.work_on(table)
+    assert counted(table) == 6
+    assert counted(session.table("db.t")) == 0
+    assert counted(session.table("db.t").refreshed()) == 0
+    session.table("db.u")
+    assert counted(session.table("db.t")) == 6
+    session.work_on(None)
+    assert counted(session.table("db.t")) == 6
 
 
 def test_a_damaged_manifest_stops_what_needs_it_and_is_named_by_what_does_not(
