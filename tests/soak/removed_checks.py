@@ -143,9 +143,8 @@ CHECKS = (
     _check("delete-kinds-of-version", removed, _ROW_DELTA),
     _check("no-encryption", removed, _COMMIT, _INGEST, _COMPACTION),
     # Expiry and deletion of files.
-    _check(
-        "refs-unmoved-at-expiry", instead("self._requirements(metadata)", "()"), _EXPIRE, _RACES
-    ),
+    _check("refs-unmoved-at-expiry", instead("self._requirements(table)", "()"), _EXPIRE, _RACES),
+    _check("no-ref-lost-at-expiry", never, _EXPIRE),
     _check("refs-of-other-runs-restored", removed, _JOURNAL),
     _check("refs-that-others-dropped", instead("after.refs", "()"), _JOURNAL),
     _check("removed-refs-restored", removed, _EXPIRE, _JOURNAL, _RACES),

@@ -62,6 +62,7 @@ from world.time import SimClock, SimIds
 
 TABLE = "db.t"
 MAIN = "main"
+PREVIOUS_VERSIONS = "write.metadata.previous-versions-max"
 # A word in the seed of a world with many faults.
 HARSH = "harsh"
 CONSUMER = "lake-consumer-"
@@ -126,7 +127,7 @@ class Config:
             properties["commit.manifest.min-count-to-merge"] = "2"
         if random.random() < 0.2:
             properties["write.metadata.delete-after-commit.enabled"] = "true"
-            properties["write.metadata.previous-versions-max"] = "3"
+            properties[PREVIOUS_VERSIONS] = "3"
         if random.random() < 0.3:
             properties["commit.retry.num-retries"] = random.choice(["0", "1"])
         return cls(
@@ -153,7 +154,7 @@ class Config:
         properties = dict(self.properties)
         if random.random() < 0.5:
             properties["write.metadata.delete-after-commit.enabled"] = "true"
-            properties["write.metadata.previous-versions-max"] = random.choice(["1", "2", "3", "5"])
+            properties[PREVIOUS_VERSIONS] = random.choice(["1", "2", "3", "5"])
         faults = random.choice([0.1, 0.2, 0.3, 0.5, 0.7])
         return replace(self, faults=faults, properties=properties)
 
@@ -194,6 +195,10 @@ class World:
             self.ids.uuid,
         )
         self.catalog.faults = self._answer
+        # A server cannot prevent that an expiry loses a new ref, which the log of metadata files shows if it is long.
+        self.catalog.knows_every_requirement = (
+            PREVIOUS_VERSIONS in config.properties or Random(f"{seed} catalog").random() < 0.5
+        )
         # The world's table, by its UUID, and whether a purge deleted its files.
         self.uuid = ""
         self.purged = False
@@ -489,7 +494,7 @@ class World:
             if isinstance(done, CommitUnknownError):
                 # The server refused the commit, but the table that could show it has lost its name, or has removed
                 # snapshots that were added since, or the log of metadata files does not reach back.
-                is_short = "write.metadata.previous-versions-max" in self.config.properties
+                is_short = PREVIOUS_VERSIONS in self.config.properties
                 hidden = (
                     self.is_replaced
                     or self._expired_ms >= operation.began_ms

@@ -255,14 +255,15 @@ class _Expiry:
             self._write_journal(table, garbage)
         needed = (self.journal_location,) if self.journal_location else ()
         # check: refs-unmoved-at-expiry
-        return ChangeSet(self._requirements(metadata), updates, needed) if updates else None
+        return ChangeSet(self._requirements(table), updates, needed) if updates else None
 
-    def _requirements(self, metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+    def _requirements(self, table: Table) -> tuple[TableRequirement, ...]:
+        metadata = table.metadata
         if not self.plan.clean_metadata:
-            return assert_refs(metadata)
+            return assert_refs(table)
         # A schema or spec to remove must not be in use again.
         return (
-            *assert_refs(metadata),
+            *assert_refs(table),
             AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
             AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
         )

@@ -1,7 +1,9 @@
-"""Restore refs lost with expired snapshots: no requirement forbids a new ref meanwhile.
+"""Restore refs lost with expired snapshots: no requirement of the REST protocol forbids a new ref meanwhile.
 
 The metadata file before the commit, which the metadata log names, contains them. A snapshot is restored with its
 own id as the newest snapshot, without a parent, because sequence numbers must not decrease.
+
+A catalog that builds metadata in this process checks a requirement of this module's own, so that it loses no ref.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.exceptions import ValidationError
+from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.table.snapshots import Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -18,6 +20,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
+    ValidatableTableRequirement,
 )
 
 from lake.core.base.errors import BadInputError
@@ -57,6 +60,11 @@ def restore_refs(
             # check: refs-that-others-dropped
             return _restore(session, table, before, {*removed_refs, *after.refs})
         after = before
+    if removed and not table.catalog.makes_metadata:
+        session.warn(
+            "the log of metadata files does not reach back to the commit: a ref that was created in its moment, to a "
+            "snapshot that expired, is lost"
+        )
     return table
 
 
@@ -74,7 +82,7 @@ def _restore(session: Session, table: Table, before: TableMetadata, but: Collect
 
     def prepare(now: Table) -> ChangeSet | None:
         updates = _restoring(session, now.metadata, before, lost)
-        return ChangeSet(assert_refs(now.metadata), updates) if updates else None
+        return ChangeSet(assert_refs(now), updates) if updates else None
 
     def is_committed(metadata: TableMetadata) -> object | None:
         return True if all(name in metadata.refs for name in lost) else None
@@ -95,13 +103,33 @@ def _is_aged(session: Session, before: TableMetadata, ref: SnapshotRef) -> bool:
     return session.clock.now_ms() - snapshot.timestamp_ms > limit
 
 
-def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+class AssertNoOtherRefs(ValidatableTableRequirement):
+    """The table has no other refs than these. Only catalogs that build metadata in this process know it."""
+
+    type: str = "assert-no-other-refs"
+    refs: frozenset[str]
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        """Check the refs of the metadata that a commit replaces.
+
+        Raises:
+            CommitFailedException: the table has another ref.
+        """
+        others = base_metadata.refs.keys() - self.refs if base_metadata else ()
+        if others:  # check: no-ref-lost-at-expiry
+            raise CommitFailedException(f"others created refs: {', '.join(sorted(others))}")
+
+
+def assert_refs(table: Table) -> tuple[TableRequirement, ...]:
     """Require every ref to be unchanged, so that a rollback to an expiring snapshot is a conflict."""
+    metadata = table.metadata
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
     refs.setdefault(ancestry.MAIN, metadata.current_snapshot_id)  # type: ignore[arg-type]
+    own = (AssertNoOtherRefs(refs=frozenset(refs)),) if table.catalog.makes_metadata else ()
     return (
         AssertTableUUID(uuid=metadata.table_uuid),
         *(AssertRefSnapshotId(ref=name, snapshot_id=head) for name, head in sorted(refs.items())),
+        *own,
     )
 
 

@@ -447,6 +447,37 @@ def test_a_commit_that_is_always_refused_deletes_nothing(harness: ExpiringTable)
     assert files_below(harness.warehouse) == before
 
 
+@pytest.mark.parametrize("kind", ["branch", "tag"])
+def test_a_ref_that_is_created_in_the_moment_of_the_commit_keeps_its_snapshot(
+    harness: ExpiringTable, kind: str
+) -> None:
+    limits = {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "1",
+    }
+    harness.pyiceberg.transaction().set_properties(limits).commit_transaction()
+    first, second = harness.append(0), harness.append(1)
+    harness.append(2)
+    harness.append(3)
+
+    def race(commit: Any) -> Any:
+        getattr(harness.pyiceberg.manage_snapshots(), f"create_{kind}")(first, "audit").commit()
+        try:
+            return commit()
+        finally:
+            # Now the log of metadata files does not reach back to the state before the commit.
+            for _ in range(2):
+                harness.append(4)
+
+    inject(harness.session, [race])
+    harness.expire(days=1.5)
+
+    table = harness.pyiceberg
+    assert table.metadata.refs["audit"].snapshot_id == first
+    assert table.metadata.snapshot_by_id(second) is None
+    assert ids_in(harness.warehouse, snapshot_id=first) == [0]
+
+
 def test_files_outside_the_tables_own_folders_are_reported_and_kept(
     harness: ExpiringTable, tmp_path: Path
 ) -> None:
