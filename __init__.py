@@ -27,6 +27,11 @@ _NAMES = {
 }
 
 
+def __dir__() -> list[str]:
+    """Return the names of the interface, which a notebook completes."""
+    return sorted([*_MODULES, *_NAMES])
+
+
 def __getattr__(name: str) -> object:
     """Import what is used of the interface."""
     from importlib import import_module  # noqa: PLC0415 - door: nothing before signals are handled

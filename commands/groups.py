@@ -20,6 +20,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache, cached_property, partial
 from operator import itemgetter
@@ -225,8 +226,7 @@ def arguments_of(
     Raises:
         InvalidRequestError: a value is not allowed, or the verb has no such option.
     """
-    for name in options.keys() - set(option_names(verb)):
-        raise InvalidRequestError(f"{options[name][1]} is not an option of the command")
+    require_options(verb, {name: place for name, (_, place) in options.items()})
     values: dict[str, Any] = {}
     found: dict[str, Any] = {}
     for name, member in _parameters_of(verb).items():
@@ -236,6 +236,21 @@ def arguments_of(
             values |= {one.name: one.read(options, context) for one in _options(member)}
             found[name] = _made(member, values)
     return found
+
+
+def require_options(verb: Callable[..., Outcome | None], places: Mapping[str, str]) -> None:
+    """Check the names of options without dashes, each with its place for messages.
+
+    Raises:
+        InvalidRequestError: the verb has no such option.
+    """
+    known = option_names(verb)
+    for name in places.keys() - set(known):
+        meant = get_close_matches(name, known, n=1)
+        raise InvalidRequestError(
+            f"{places[name]} is not an option of the command",
+            hint=f"did you mean {meant[0]}?" if meant else None,
+        )
 
 
 @cache

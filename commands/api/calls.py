@@ -14,6 +14,7 @@ from lake.commands.groups import arguments_of, flags_given, given
 from lake.commands.options import absolute_time
 from lake.commands.scan import scan
 from lake.core.base.errors import InvalidRequestError, LakeError
+from lake.core.base.options import quote_options
 from lake.core.base.outcome import Outcome
 from lake.core.base.redaction import mask
 from lake.core.base.settings import Settings
@@ -190,11 +191,13 @@ class Calls:
 
     @contextmanager
     def masked(self) -> Iterator[None]:
-        """Let errors that leave the block contain no secrets."""
+        """Let errors that leave the block contain no secrets, and show their hints in a traceback."""
         try:
             yield
         except LakeError as error:
             mask(error, self.redact)
+            if error.hint:
+                error.add_note(f"hint: {quote_options(error.hint)}")
             # What a library said about the cause may contain a secret.
             raise error from None
 
@@ -225,5 +228,5 @@ def _named(options: Mapping[str, Option]) -> dict[str, tuple[Any, str]]:
             continue
         if flag in _OF_THE_COMMAND_LINE:
             raise InvalidRequestError(f"{name} is an option of the command line only")
-        found[flag] = (list(value) if isinstance(value, tuple) else value, name)
+        found[flag] = (value if isinstance(value, str | float | int) else list(value), name)
     return found

@@ -142,7 +142,7 @@ class Table:
 
         Args:
             where: a filter of rows, e.g. ``"id > 5 and name = 'x'"``.
-            select: the columns to read; None for all.
+            select: the columns to read, as a list or a text with commas; None for all.
             snapshot: a snapshot's id, a tag, a branch, or ``@`` and a time; None for the newest.
             branch: the branch to read; None for ``main``.
             limit: the most rows.
@@ -158,7 +158,7 @@ class Table:
         found = self._calls.scan_options(
             {
                 "where": where,
-                "select": None if select is None else list(select),
+                "select": select,
                 "snapshot": None if snapshot is None else str(snapshot),
                 "branch": branch,
                 "limit": limit,
@@ -198,10 +198,11 @@ class Table:
 
         Args:
             sources: the files.
-            key: the columns of the key; empty for the identifier fields of the schema.
+            key: the columns of the key, as a list or a text with commas; empty for the identifier fields of the
+                schema.
             options: the other options of `lake ingest --upsert`.
         """
-        return self.ingest(*sources, upsert=True, key=list(key) or None, **options)
+        return self.ingest(*sources, upsert=True, key=key or None, **options)
 
     def rollback(
         self, ref: str | int | None = None, **options: Option

@@ -21,6 +21,7 @@ def reported(redact: Callable[[str], str]) -> Iterator[None]:
         mask(error, redact)
         text = f"{error.message} ({error.hint})" if error.hint else error.message
         error.args = (spell_options(text, lambda option: option.value.replace("_", "-")),)
+        vars(error).pop("__notes__", None)
         raise error from None
 
 

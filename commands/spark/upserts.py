@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lake.commands.actions import verb_of
 from lake.commands.api.calls import Calls, Option, settings_from
 from lake.commands.api.table import Run
+from lake.commands.groups import require_options
 from lake.commands.spark.mapped import KEPT, Keep
 from lake.commands.spark.redacted import reported
 from lake.commands.spark.types import frame_columns
@@ -50,7 +52,7 @@ def upsert(
 
     Args:
         table: ``namespace.table``; it exists.
-        key: the columns of the key; empty for the identifier fields of the schema.
+        key: the columns of the key, as a list or a text with commas; empty for the identifier fields of the schema.
         catalog: as for `lake.connect`, read where Spark's driver or the Connect server runs.
         warehouse: see `catalog`.
         catalog_type: see `catalog`.
@@ -60,15 +62,16 @@ def upsert(
             of one key in one batch.
 
     Raises:
-        InvalidRequestError: the name is not valid.
+        InvalidRequestError: the name is not valid, or an option does not exist.
     """
     with reported(str):
         if query is not None and not re.fullmatch(r"[\w.-]{1,64}", query, re.ASCII):
             raise InvalidRequestError(
                 f"query {query!r} is not a name of letters, digits, . _ and -, 64 at most"
             )
+        require_options(verb_of("ingest"), {name.replace("_", "-"): name for name in options})
     settings = {"catalog": catalog, "warehouse": warehouse, "catalog-type": catalog_type}
-    return Upsert(table, settings, query, {"key": list(key) or None, **options})
+    return Upsert(table, settings, query, {"key": key or None, **options})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, named_rows, pyiceberg_table
 
 import lake
+from lake.commands import spark
 from lake.commands.actions import verb_of
 from lake.commands.api import calls
 from lake.commands.groups import option_names
@@ -159,6 +161,38 @@ def test_what_a_verb_refuses_is_an_error_of_its_class(table: lake.Table, case: s
 
     with pytest.raises(kind, match=text):
         call(table)
+
+
+def test_columns_may_be_a_text_with_commas_as_in_an_option(
+    table: lake.Table, warehouse: Path
+) -> None:
+    assert table.scan(select="name,id").schema.names == ["name", "id"]
+    with pytest.raises(lake.errors.NotFoundError, match="no column named name2"):
+        table.upsert(csv(1), key="id,name2")
+    table.upsert(csv(1), key="id")
+    assert stored(warehouse) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda one: one.scan(wher="id = 1"), "did you mean where?"),
+        (lambda one: one.compact(rewriteall=True), "did you mean rewrite-all?"),
+        (lambda _: spark.upsert("db.t", key="id", orderby="id"), "did you mean order-by?"),
+        (lambda one: one.scan(where="id >"), "hint: "),
+    ],
+)
+def test_a_traceback_shows_what_to_do(
+    table: lake.Table, call: Callable[[lake.Table], object], hint: str
+) -> None:
+    with pytest.raises(lake.errors.LakeError) as caught:
+        call(table)
+
+    assert hint in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_notebook_completes_the_names_of_the_interface() -> None:
+    assert {"connect", "spark", "errors", "Table"} <= set(dir(lake))
 
 
 def test_options_of_the_command_line_only_are_options_of_verbs() -> None:

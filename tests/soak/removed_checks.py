@@ -42,6 +42,7 @@ _CONSUMERS = "tests/commands/test_consumers.py"
 _ROUTE = "tests/commands/test_ingest_route.py"
 _VALUED_ROWS = f"{_CORE}/data/sources/test_valued_rows.py"
 _KAFKA = f"{_CORE}/load/continuous/test_kafka.py"
+_WATCH_STATE = f"{_CORE}/load/continuous/test_state.py"
 _IN_PARTS = "tests/commands/test_deletes_in_parts.py"
 _REPAIR = "tests/commands/test_repair.py"
 _RACES = "tests/world/test_races.py"
@@ -332,6 +333,7 @@ CHECKS = (
     _check(
         "state-unchanged", instead("lambda: _read(self.folder) == before", "None"), _WATCH_CRASHES
     ),
+    _check("part-of-older-revision", instead("written_at < state.revision", "True"), _WATCH_STATE),
     # Loads into several tables.
     _check("max-tables-of-route", never, _ROUTE),
     _check("plain-table-names", instead('r"[A-Za-z0-9_]+"', '".+"'), _ROUTE),

@@ -494,12 +494,8 @@ class World:
             if isinstance(done, CommitUnknownError):
                 # The server refused the commit, but the table that could show it has lost its name, or has removed
                 # snapshots that were added since, or the log of metadata files does not reach back.
-                is_short = PREVIOUS_VERSIONS in self.config.properties
-                hidden = (
-                    self.is_replaced
-                    or self._expired_ms >= operation.began_ms
-                    or (is_short and isinstance(done.__cause__, CorruptFileError | NotFoundError))
-                )
+                hidden = self.is_replaced or self._expired_ms >= operation.began_ms
+                hidden = hidden or self.is_log_too_short(done)
                 assert operation.faulted or operation.enters or hidden, repr(done.__cause__)
             elif isinstance(done, LakeError) or done.status in _NO_CHANGE:
                 # What it gave to a snapshot has expired with it.
@@ -547,6 +543,11 @@ class World:
                 done = error
         assert not operation.swaps, f"{operation.name} committed"
         return done
+
+    def is_log_too_short(self, error: CommitUnknownError) -> bool:
+        """Whether an outcome is unknown because the log of metadata files does not reach back."""
+        is_short = PREVIOUS_VERSIONS in self.config.properties
+        return is_short and isinstance(error.__cause__, CorruptFileError | NotFoundError)
 
     def other_writer(self, operation: Operation, work: Callable[[], Any]) -> bool:
         """Let another writer commit; whether it believes that it did."""

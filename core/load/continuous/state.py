@@ -8,6 +8,7 @@ each written once and named by the state; from time to time all of them become o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
@@ -30,6 +31,7 @@ _MOST_LEDGER_BYTES = 1024 * 1024 * 1024
 # With more files than this, the ledger is written as one.
 _MOST_PARTS = 32
 _PREFIX, _SUFFIX = "done-", ".jsonl.zst"
+_PART = re.compile(r"done-\d+(-(?P<revision>\d{1,18}))?\.jsonl\.zst")
 _Count = Annotated[int, Field(ge=0)]
 _LedgerName = Annotated[str, Field(pattern=f"^{_PREFIX}[^/]*$")]
 
@@ -190,11 +192,20 @@ class StateStore:
         self.sweep()
 
     def sweep(self) -> None:
-        """Remove the files of ledgers that the state does not name."""
-        known = self.state.ledger if self.state else ()
-        for name in self.folder.names():
-            if name.startswith(_PREFIX) and name.endswith(_SUFFIX) and name not in known:
-                self.folder.remove(name)
+        """Remove the files of ledgers that no state will name.
+
+        Where the lock excludes no second run, the state may be newer than the one that this run knows, and a part may
+        be written that the next state names. That of an older revision is not named any more: no save succeeds.
+        """
+        names = self.folder.names()
+        state = _read(self.folder)
+        if state is None:
+            return
+        for name in names:
+            if (part := _PART.fullmatch(name)) and name not in state.ledger:
+                written_at = int(part["revision"] or -1)
+                if written_at < state.revision:  # check: part-of-older-revision
+                    self.folder.remove(name)
 
 
 def _read(folder: StateFolder) -> WatchState | None:

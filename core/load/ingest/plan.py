@@ -416,9 +416,9 @@ def existing_table(session: Session, identifier: str, options: IngestOptions) ->
         return session.table(identifier)
     except NotFoundError as error:
         if not options.create:
-            raise NotFoundError(
-                error.message, hint=f"add {Option.CREATE} to create the table"
-            ) from error
+            similar = error.hint if error.hint and error.hint.endswith("?") else None
+            hints = filter(None, (similar, f"add {Option.CREATE} to create the table"))
+            raise NotFoundError(error.message, hint=" ".join(hints)) from error
     if options.branch != ancestry.MAIN:
         raise InvalidRequestError(f"a new table has no branch {options.branch}: its first is main")
     return None

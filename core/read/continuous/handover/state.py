@@ -358,7 +358,9 @@ class StateStore:
         return self.folder.read(STATE_NAME, limit=_MAX_BYTES) == self._stored
 
     def sweep(self, state: State) -> None:
-        """Remove the files of splits and keys that the state does not name."""
+        """Remove the files of splits and keys that the state does not name, unless another run has changed it."""
+        if not self._is_known():
+            return
         kept = {name for item in state.pending for name in (item.file, *item.keys)}
         for name in self.folder.names():
             if (_SPLITS.fullmatch(name) or _KEYS.fullmatch(name)) and name not in kept:
