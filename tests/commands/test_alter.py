@@ -220,6 +220,16 @@ def test_a_change_is_planned_again_on_the_table_of_another_writer(lake: CommandL
 
 
 @pytest.mark.usefixtures("unlocked")
+def test_a_property_is_set_though_another_writer_changes_the_columns(lake: CommandLine) -> None:
+    create(lake)
+    other = lake.with_faults(after(lambda: lake.ok("alter", "db.t", "--add-column", "theirs int")))
+
+    assert other.ok("alter", "db.t", "--set", "owner=us")["status"] == "done"
+    assert lake.table().metadata.properties["owner"] == "us"
+    assert lake.table().metadata.schema().find_field("theirs")
+
+
+@pytest.mark.usefixtures("unlocked")
 def test_a_change_that_does_not_fit_any_more_is_a_conflict(lake: CommandLine) -> None:
     create(lake)
     other = lake.with_faults(after(lambda: lake.ok("alter", "db.t", "--add-column", "x string")))

@@ -136,10 +136,9 @@ class AlterPlan:
         return self.is_made(self.table.metadata)
 
     def is_made(self, metadata: TableMetadata) -> bool:
-        """Whether metadata is as after the change."""
-        schema = metadata.schema()
+        """Whether metadata has the change. Others may change columns meanwhile if the change has none."""
         return (
-            _has_same_columns(schema, self.schema)
+            (self._keeps_columns or _has_same_columns(metadata.schema(), self.schema))
             and metadata.spec().fields == self.spec.fields
             and metadata.sort_order().fields == self.order.fields
             and metadata.format_version >= self.format_version
@@ -148,6 +147,10 @@ class AlterPlan:
             )
             and not any(key in metadata.properties for key in self.unset)
         )
+
+    @property
+    def _keeps_columns(self) -> bool:
+        return _has_same_columns(self.table.schema, self.schema)
 
     def request(self) -> ChangeSet:
         """Return the change with the conditions under which the plan holds."""
@@ -171,7 +174,7 @@ class AlterPlan:
         return ChangeSet(tuple(requirements), tuple(updates))
 
     def _schema_changes(self) -> tuple[Sequence[TableRequirement], Sequence[TableUpdate]]:
-        if _has_same_columns(self.table.schema, self.schema):
+        if self._keeps_columns:
             return (), ()
         return schema_changes(self.table, self.schema)
 
