@@ -387,7 +387,8 @@ class BatchPlanner:
         return RefusedError(
             f"a batch of {self._table.identifier} was planned and not finished, and snapshots between {start.place} "
             f"and {end.place} have expired since",
-            hint="its rows cannot be read again: start with a new checkpoint",
+            hint="its rows cannot be read again: see whether the target has it (lake snapshots shows batches), and "
+            "start with a new checkpoint from a snapshot (from-snapshot), or all rows are read again",
         )
 
     def _check_table(self, offset: Offset) -> None:
