@@ -6,6 +6,9 @@ Reads rows of six columns to `noop`: all columns, and one; writes as many rows; 
 beside Spark's Parquet sink too; and streams a table of small appends into Parquet files with `availableNow`. Prints
 the least wall and processor seconds of each, JVM and Python workers together, and how lake compares. The target of
 10,000,000 rows, 500 epochs and 500 commits takes half an hour.
+
+`nothing` is a source in Python that yields one batch again and again, and drops what it is to write: no source in
+Python can be faster.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,7 +24,18 @@ from uuid import uuid4
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
+import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
 from appends import make_appends  # noqa: E402
+from pyspark.sql.datasource import (  # noqa: E402
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from shared import parser_of  # noqa: E402
 from support.peers.java_peer import CATALOG, session  # noqa: E402
 from support.servers.spark_cluster import descendants  # noqa: E402
@@ -41,6 +55,115 @@ _ROWS = (
 _COLUMNS = "id BIGINT, small INT, price DOUBLE, name STRING, moment TIMESTAMP, day DATE"
 
 
+_BATCH_ROWS = 50_000
+
+
+class Batches(InputPartition):  # type: ignore[misc]
+    """A number of batches."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
+class YieldBatches(DataSourceReader):  # type: ignore[misc]
+    """Yields the same batch again and again."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self._rows = rows
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Return four tasks."""
+        return [Batches(self._rows // _BATCH_ROWS // 4) for _ in range(4)]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a task."""
+        ids = np.arange(_BATCH_ROWS)
+        columns = {
+            "id": pa.array(ids),
+            "small": pa.array(ids % 1000, pa.int32()),
+            "price": pa.array(ids * 0.37),
+            "name": pa.array([f"name {number % 5000}" for number in ids]),
+            "moment": pa.array(ids * 1_000_000).cast(pa.timestamp("us", tz="UTC")),
+            "day": pa.array((ids % 20000).astype(np.int32)).cast(pa.date32()),
+        }
+        batch = pa.RecordBatch.from_pydict(dict(list(columns.items())[: self._columns]))
+        yield from (batch for _ in range(partition.count))
+
+
+class DropRows(DataSourceArrowWriter):  # type: ignore[misc]
+    """Takes rows, and writes nothing."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Take the rows of a task."""
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class DropEpochs(DropRows, DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Takes the rows of epochs, and writes nothing."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - as Spark calls it
+        """Note nothing."""
+
+
+class OneBatch(YieldBatches, DataSourceStreamReader):  # type: ignore[misc]
+    """A stream with one batch."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - as Spark calls it
+        """Return where it begins."""
+        return {"batch": 0}
+
+    def latestOffset(self, *_: Any) -> dict[str, int]:  # noqa: N802 - as Spark calls it
+        """Return its end."""
+        return {"batch": 1}
+
+    def partitions(self, *_: Any) -> list[InputPartition]:
+        """Return as many tasks as lake has for small files."""
+        return [Batches(1) for _ in range(16)]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Yield as many rows as small files have."""
+        return (batch.slice(0, 300) for batch in super().read(partition))
+
+    def commit(self, end: Any) -> None:
+        """Forget nothing."""
+
+
+class Nothing(DataSource):  # type: ignore[misc]
+    """A source and a sink that do nothing but pass rows between Spark and Python."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "nothing"
+
+    def schema(self) -> str:
+        """Return the columns."""
+        return ", ".join(_COLUMNS.split(", ")[: self._columns])
+
+    @property
+    def _columns(self) -> int:
+        return int(self.options.get("columns", "6"))
+
+    def reader(self, schema: Any) -> YieldBatches:
+        """Return what yields rows."""
+        return YieldBatches(int(self.options["rows"]), self._columns)
+
+    def streamReader(self, schema: Any) -> OneBatch:  # noqa: N802 - as Spark calls it
+        """Return what yields the rows of one batch."""
+        return OneBatch(0, self._columns)
+
+    def writer(self, schema: Any, overwrite: bool) -> DropRows:
+        """Return what drops rows."""
+        return DropRows()
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DropEpochs:  # noqa: N802 - as Spark calls it
+        """Return what drops the rows of epochs."""
+        return DropEpochs()
+
+
 class Bench:
     """One Spark on a warehouse, and what it measured."""
 
@@ -50,6 +173,7 @@ class Bench:
         self.folder = warehouse / "out"
         self.spark = session(self.warehouse)
         register(self.spark)
+        self.spark.dataSource.register(Nothing)
         self._java = self.spark.sparkContext._gateway.proc.pid
 
     def take_turns(self, name: str, programs: Mapping[str, Callable[[], object]]) -> None:
@@ -129,18 +253,25 @@ def read_and_write(bench: Bench, rows: int, files: int) -> None:
     def noop(frame: Any) -> Callable[[], object]:
         return lambda: frame.write.format("noop").mode("overwrite").save()
 
+    nothing = bench.spark.read.format("nothing").option("rows", str(rows))
     ours = bench.lake(bench.spark.read)
     theirs = bench.spark.read.table(f"{CATALOG}.db.{source}")
-    all_columns = {"lake": noop(ours.load(f"db.{source}")), "Java": noop(theirs)}
+    all_columns = {
+        "lake": noop(ours.load(f"db.{source}")),
+        "Java": noop(theirs),
+        "nothing": noop(nothing.load()),
+    }
     bench.take_turns(f"{rows} rows x 6 read", all_columns)
     one = {
         "lake": noop(ours.option("select", "id").load(f"db.{source}")),
         "Java": noop(theirs.select("id")),
+        "nothing": noop(nothing.option("columns", "1").load()),
     }
     bench.take_turns(f"{rows} rows x 1 read", one)
     written = {
         "lake": lambda: bench.lake(found.write).mode("append").save("db.lake"),
         "Java": lambda: bench.java(found.write).mode("append").save(f"{CATALOG}.db.java"),
+        "nothing": lambda: found.write.format("nothing").mode("append").save(),
     }
     bench.take_turns(f"{rows} rows x 6 written", written)
 
@@ -158,6 +289,7 @@ def epochs(bench: Bench, epochs: int) -> None:
         "Parquet": lambda: stream.writeStream.format("parquet").option(
             "path", str(bench.folder / uuid4().hex)
         ),
+        "nothing": lambda: stream.writeStream.format("nothing"),
     }
     programs = {who: (lambda sink=sink: bench.run(sink())) for who, sink in sinks.items()}
     bench.take_turns(f"{epochs} epochs of 1,000 rows", programs)
@@ -170,6 +302,7 @@ def commits(bench: Bench, commits: int) -> None:
         "Java": bench.java(bench.spark.readStream)
         .option("stream-from-timestamp", "0")
         .load(f"{CATALOG}.db.t"),
+        "nothing": bench.spark.readStream.format("nothing").option("columns", "1").load(),
     }
     programs = {
         who: (
