@@ -132,7 +132,7 @@ class OneBatch(YieldBatches, DataSourceStreamReader):  # type: ignore[misc]
 
 
 class Nothing(DataSource):  # type: ignore[misc]
-    """A source and a sink that do nothing but pass rows between Spark and Python."""
+    """A source and a sink that only pass rows between Spark and Python."""
 
     @classmethod
     def name(cls) -> str:
