@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lake.core.base.errors import InvalidRequestError, StoppedError
-from lake.core.base.interrupts import Interrupts
+from lake.core.base.interrupts import STOPPED, Interrupts
 from lake.core.base.options import Option
 from lake.core.base.progress import Meter, shown
 from lake.core.engine.inline import InlineEngine, usable_cores
@@ -138,12 +138,15 @@ class _Lanes(Generic[T]):
 
     def _do_small(self, lane: _Lane, ended: threading.Event) -> None:
         try:
-            while True:
+            # A signal is noted before its exception reaches the main thread.
+            while not STOPPED.is_set():
                 try:
                     item = self._small.popleft()
                 except IndexError:
                     return
                 self._do(lane, item)
+            if self._small:
+                self._fail(StoppedError(signal.SIGTERM))
         except StoppedError as stop:
             # The main thread raises it, unless it comes from a task that another program stopped.
             self._fail(stop)

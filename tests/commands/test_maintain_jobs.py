@@ -16,6 +16,7 @@ from support.tables.neglected_tables import Warehouse, add_files, rows_of, run
 
 from lake.commands import actions
 from lake.core.base.errors import StoppedError
+from lake.core.base.interrupts import STOPPED
 from lake.core.engine.inline import InlineEngine
 from lake.core.maintain.rounds.options import Call
 from lake.core.maintain.run_log.run_log import RunLog, default_path
@@ -173,6 +174,7 @@ def test_a_stop_ends_all_threads_with_what_was_done(
     def stop(engine: InlineEngine, *arguments: Any, **options: Any) -> Any:
         if two.wait() == 0:
             signal.raise_signal(signal.SIGTERM)
+        assert STOPPED.wait(_SECONDS)
         return running(engine, *arguments, **options)
 
     monkeypatch.setattr(InlineEngine, "run", stop)
