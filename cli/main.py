@@ -182,10 +182,18 @@ def _run(line: CommandLine, state: State) -> _Ending:
 
         return _output_error(error, state) or storage_error(error) or error
     except Exception as error:  # noqa: BLE001 - reported as a defect, with its trace
-        return _exhaustion(error) or error
+        return _stop_in(error) or _exhaustion(error) or error
     if isinstance(ended, Outcome):
         return _named(ended, state)
     return ended if isinstance(ended, int) else 0
+
+
+def _stop_in(error: BaseException) -> StoppedError | None:
+    """Return the stop that caused an error; None if none did. Before 3.12, Python replaces it in `__set_name__`."""
+    cause = error.__cause__
+    if cause is None or isinstance(cause, StoppedError):
+        return cause
+    return _stop_in(cause)
 
 
 def _named(outcome: Outcome, state: State) -> Outcome:

@@ -19,9 +19,9 @@ _KILLED_BY = 3
 class SignalHandlers:
     """Signal handlers for the duration of one command.
 
-    The first signal raises `StoppedError` in the command. During the clean-up that follows, a second signal is
-    ignored and a third kills the process. After `release` a signal ends the process at once, with the command's
-    exit code.
+    From `accept` on, the first signal raises `StoppedError` in the command. During the clean-up that follows, a
+    second signal is ignored and a third kills the process. After `release` a signal ends the process at once, with
+    the command's exit code.
 
     Args:
         own_process: whether the process runs only this command, so that the previous handlers need
@@ -32,7 +32,8 @@ class SignalHandlers:
         self._own_process = own_process
         self._before: dict[signal.Signals, Any] = {}
         self._received: list[int] = []
-        self._working = True
+        # An exception while the handlers are installed would have no one who reports it.
+        self._working = False
         self._wakeup = -1
         self._watch: Thread | None = None
 
@@ -89,9 +90,14 @@ class SignalHandlers:
         return self._received[0] if self._received else None
 
     def replay_early(self, early: Sequence[int]) -> None:
-        """Handle signals that were received before the handlers were installed."""
+        """Let signals stop the command, also those that were received before the handlers were installed.
+
+        Raises:
+            StoppedError: there was one.
+        """
         for number in early:
             self._stop(number, None)
+        self.accept()
 
     def ignore(self) -> None:
         """Ignore further signals, because the command's work is done."""

@@ -11,6 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from support.cli.command_line import CommandLine
+
+from lake.cli.process.signals import SignalHandlers
+from lake.core.transaction.session import Session
 
 _STOPPED = "Z lake snapshots db.t: error: stopped; no partial change is visible\n"
 # Waits for signals where the work would be, then takes its time to clean up.
@@ -181,3 +185,34 @@ def test_a_signal_while_lake_is_imported_ends_it_in_one_line(
     assert done.stderr.count("\n") == 1
     document = json.loads(done.stdout)
     assert (document["command"], document["error"]["kind"]) == ("snapshots", "stopped")
+
+
+def test_a_signal_while_the_handlers_are_installed_ends_the_command(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = SignalHandlers._begin_watch
+
+    def begun(handlers: SignalHandlers) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        begin(handlers)
+
+    monkeypatch.setattr(SignalHandlers, "_begin_watch", begun)
+    result = lake("--json", "snapshots", "db.t")
+
+    assert result.exit_code == 128 + signal.SIGTERM
+    assert result.json()["error"]["kind"] == "stopped"
+
+
+def test_a_signal_while_a_class_is_made_is_not_taken_for_a_defect(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Named:
+        def __set_name__(self, owner: object, name: str) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    # As an import of a library does. Before 3.12, Python turns the exception into another one.
+    monkeypatch.setattr(Session, "table", lambda *_: type("Made", (), {"name": Named()}))
+    result = lake("--json", "snapshots", "db.t")
+
+    assert result.exit_code == 128 + signal.SIGTERM
+    assert result.json()["error"]["kind"] == "stopped"

@@ -428,8 +428,9 @@ def _timed(shift_seconds: int) -> Callable[[Call, Act], Any]:
         found = real()
         if not isinstance(found, os.stat_result):
             return found
-        moved = found.st_mtime_ns + shift_seconds * 10**9
-        return SimpleNamespace(st_mode=found.st_mode, st_size=found.st_size, st_mtime_ns=moved)
+        values = {name: getattr(found, name) for name in dir(found) if name.startswith("st_")}
+        values["st_mtime_ns"] += shift_seconds * 10**9
+        return SimpleNamespace(**values)
 
     return work
 

@@ -333,7 +333,8 @@ def test_what_is_stopped_while_its_commit_is_sent_is_finished_by_the_next_run(
     session = open_session(harness.warehouse, harness.clock)
     inject(session, [stopped])
     options = RetentionOptions(older_than=harness.clock.now - 2 * DAY_MS)
-    with pytest.raises(StoppedError), SignalHandlers():
+    with pytest.raises(StoppedError), SignalHandlers() as handlers:
+        handlers.accept()
         execute(session, plan_expiration(session, session.table("db.t"), options))
     assert len(harness.journals) == 1
 

@@ -119,7 +119,8 @@ def test_a_stop_while_a_commit_is_sent_spares_what_it_may_have_made_live(
 ) -> None:
     before = files_below(harness.warehouse)
     inject(harness.session, [fault])
-    with SignalHandlers(), suppress(CommitUnknownError):
+    with SignalHandlers() as handlers, suppress(CommitUnknownError):
+        handlers.accept()
         harness.append(1)
     with pytest.raises(StoppedError):
         harness.session.interrupts.checkpoint()
