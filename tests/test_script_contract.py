@@ -49,7 +49,7 @@ def contract(folder: Path) -> dict[str, Any]:
     """Observe everything that the contract contains, by running commands in a folder."""
     lake = CommandLine(folder / "warehouse", engine="inline")
     documents, files = {}, set()
-    with _own_home():
+    with _own_home(folder.with_name(f"{folder.name}-home")):
         for name, document in _documents(lake, folder):
             documents[name] = document
             # Those of a staged run are there only until it is committed.
@@ -68,11 +68,12 @@ def contract(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _own_home() -> Iterator[None]:
-    """Work in a folder that is also the user's home: what this user trusts is not part of the contract."""
-    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patched:
+def _own_home(home: Path) -> Iterator[None]:
+    """Work in a new folder that is also the user's home: what this user trusts is not part of the contract."""
+    home.mkdir()
+    with pytest.MonkeyPatch.context() as patched:
         for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            patched.setenv(name, home)
+            patched.setenv(name, str(home))
         patched.chdir(home)
         yield
 
@@ -363,6 +364,7 @@ def _text(value: Any) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        found = contract(Path(scratch))
+        (made := Path(scratch, "contract")).mkdir()
+        found = contract(made)
     RECORDED.write_text(written(found))
     sys.stdout.write(f"recorded {len(found['documents'])} documents\n")
