@@ -32,7 +32,7 @@ class SignalHandlers:
         self._own_process = own_process
         self._before: dict[signal.Signals, Any] = {}
         self._received: list[int] = []
-        # An exception while the handlers are installed would have no one who reports it.
+        # Nothing reports an exception that is raised while the handlers are installed.
         self._working = False
         self._wakeup = -1
         self._watch: Thread | None = None

@@ -31,7 +31,7 @@ _MOST_LEDGER_BYTES = 1024 * 1024 * 1024
 # With more files than this, the ledger is written as one.
 _MOST_PARTS = 32
 _PREFIX, _SUFFIX = "done-", ".jsonl.zst"
-_PART = re.compile(r"done-\d+(-(?P<revision>\d{1,18}))?\.jsonl\.zst")
+_PART = re.compile(rf"{_PREFIX}\d+(-(?P<revision>\d{{1,18}}))?{re.escape(_SUFFIX)}")
 _Count = Annotated[int, Field(ge=0)]
 _LedgerName = Annotated[str, Field(pattern=f"^{_PREFIX}[^/]*$")]
 
