@@ -42,12 +42,11 @@ def register(spark: SparkSession) -> None:
 
     Warns if the Python that Spark starts on this machine does not have lake: Spark's own error names only the module.
     """
-    from pyspark.sql.utils import is_remote
-
     from lake.commands.spark.source import LakeSource
 
     spark.dataSource.register(LakeSource)
-    if is_remote():
+    # The session decides: PySpark's variable for a server may be left from another session of this process.
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
         return
     python = shutil.which(spark.sparkContext.pythonExec)
     if python not in {None, sys.executable} and _lacks_lake(str(python)):

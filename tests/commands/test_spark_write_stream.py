@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -303,10 +303,13 @@ def test_the_notebook_of_the_page_works_when_it_is_pasted(notebook: Notebook) ->
     assert notebook.run("answer = [list(row) for row in sums]") == [["DE", 7.0], ["NZ", 16.5]]
 
 
-def test_a_python_of_spark_without_lake_is_named(tmp_path: Path) -> None:
-    python = tmp_path / "python3"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
-    python.chmod(0o755)
+def test_a_python_of_spark_without_lake_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv.create(tmp_path, symlinks=True)
+    python = tmp_path / "bin" / "python3"
+    # As another session of this process may have left it.
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
     session: Any = SimpleNamespace(
         dataSource=SimpleNamespace(register=lambda _: None),
         sparkContext=SimpleNamespace(pythonExec=str(python)),
