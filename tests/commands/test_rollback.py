@@ -150,6 +150,8 @@ def test_a_refused_change_that_others_replaced_is_found_in_the_log(
     # If the log of files does not reach back, that of main shows what was done, and not what was not done.
     assert result.exit_code == (0 if landed else 5 if kept == 1 else 4), result
     assert ids_in(lake.warehouse) == ([1, 3, 4] if landed else [1, 2, 3, 4])
+    logged = [entry.metadata_file for entry in lake.table().metadata.metadata_log]
+    assert all(Path(location.removeprefix("file://")).exists() for location in logged)
 
 
 @pytest.mark.parametrize("hidden", ["by an expiry", "in another branch", "by an earlier move"])

@@ -118,8 +118,7 @@ CHECKS = (
     _check(
         "live-metadata-file",
         instead("unnamed(table.catalog.written_metadata, live)", "table.catalog.written_metadata"),
-        _COMMIT,
-        _HADOOP,
+        _ROLLBACK,
     ),
     _check("run-id-guard", instead("self._is_guarded(table)", "False"), _COMMIT),
     _check("ascending-times", instead("latest_ms(metadata)", "0"), _COMMIT, _CHAIN),
@@ -159,7 +158,7 @@ CHECKS = (
     _check(
         "inside-own-roots", without("paths.deletable(path, table.roots)"), _EXPIRE, _EXPIRE_COMMAND
     ),
-    _check("outside-nested-tables", removed, _EXPIRE, _EXPIRE_COMMAND),
+    _check("outside-nested-tables", removed, f"{_CORE}/transaction/garbage/test_own_files.py"),
     _check("metadata-by-name", removed, _JOURNAL),
     _check("only-metadata-names", without("metadata_files.is_metadata_name(location)"), _HADOOP),
     _check("only-names-of-flink", without("parse_name(path)"), _REPLAY),
