@@ -86,7 +86,7 @@ def _is_large(_number: int) -> bool:
 def _names(session: Session, pattern: str) -> Iterator[tuple[str, LakeError | None]]:
     """Yield the matching tables, and the namespaces that may have some and cannot be listed, with the error."""
     require_existing(session.catalog)
-    for space in namespaces_of(session.catalog):
+    for space in namespaces_of(session.catalog, [pattern]):
         for name in space.tables:
             if matches(name, space.name, pattern):
                 yield name, unaddressable_error(name) if name in space.unaddressable else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 
@@ -179,7 +180,7 @@ def test_a_table_that_was_dropped_meanwhile_has_no_row(
 ) -> None:
     spaces = list(names.namespaces_of(open_session(lake.warehouse).catalog))
     pyiceberg_catalog(lake.warehouse).drop_table("db.b")
-    monkeypatch.setattr(each_table, "namespaces_of", lambda _catalog: iter(spaces))
+    monkeypatch.setattr(each_table, "namespaces_of", lambda *_: iter(spaces))
 
     assert list(by_table(lake.ok(*COMPACT))) == ["db.a", "db.c"]
 
@@ -189,7 +190,7 @@ def test_a_namespace_that_cannot_be_listed_has_a_row(
 ) -> None:
     spaces = list(names.namespaces_of(open_session(lake.warehouse).catalog))
     spaces.append(names.Namespace("dbx", error=StorageError("the catalog is down")))
-    monkeypatch.setattr(each_table, "namespaces_of", lambda _catalog: iter(spaces))
+    monkeypatch.setattr(each_table, "namespaces_of", lambda *_: iter(spaces))
 
     result = lake("--json", "check", "*")
 
@@ -343,3 +344,40 @@ def test_an_engine_that_breaks_is_replaced_for_the_next_table(
     rows = by_table(result.json())
     assert [rows[name]["status"] for name in NAMES] == ["failed", "done", "done"]
     assert rows["db.a"]["error"]["message"] == "the JVM has ended"
+
+
+@pytest.mark.parametrize("command", ["check", "health", "tables", "maintain"])
+def test_a_namespace_that_a_pattern_cannot_select_from_is_not_listed(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    lake.load("id\n1\n", "--create", table="other.t")
+    lake.load("id\n1\n", "--create", table="db2.t")
+    listed: list[str] = []
+    real = SqlCatalog.list_tables
+
+    def list_tables(catalog: SqlCatalog, namespace: Any) -> Any:
+        listed.append(".".join(namespace))
+        return real(catalog, namespace)
+
+    monkeypatch.setattr(SqlCatalog, "list_tables", list_tables)
+
+    lake.ok(command, "db*", *(["--dry-run"] if command == "maintain" else []))
+
+    assert set(listed) == {"db", "db2"}
+
+
+def test_namespaces_are_listed_at_the_same_time(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.load("id\n1\n", "--create", table="other.t")
+    both = threading.Barrier(2, timeout=20)
+    real = SqlCatalog.list_tables
+
+    def list_tables(catalog: SqlCatalog, namespace: Any) -> Any:
+        both.wait()
+        return real(catalog, namespace)
+
+    monkeypatch.setattr(SqlCatalog, "list_tables", list_tables)
+
+    found = lake.ok("tables")["result"]["tables"]
+    assert [row["table"] for row in found] == [*NAMES, "other.t"]

@@ -451,9 +451,7 @@ def test_tables_that_were_dropped_meanwhile_have_no_row(
         names.namespaces_of(open_session(Settings(warehouse=str(lake.warehouse))).catalog)
     )
     pyiceberg_catalog(lake.warehouse).drop_table("db.small")
-    monkeypatch.setattr(
-        "lake.core.maintain.health.measure.namespaces_of", lambda _catalog: iter(spaces)
-    )
+    monkeypatch.setattr("lake.core.maintain.health.measure.namespaces_of", lambda *_: iter(spaces))
 
     def drop() -> None:
         pyiceberg_catalog(lake.warehouse).drop_table("db.manifests")
@@ -473,9 +471,7 @@ def test_a_namespace_that_cannot_be_listed_is_a_failure(
         names.namespaces_of(open_session(Settings(warehouse=str(lake.warehouse))).catalog)
     )
     spaces.append(names.Namespace("dbx", error=StorageError("the catalog is down")))
-    monkeypatch.setattr(
-        "lake.core.maintain.health.measure.namespaces_of", lambda _catalog: iter(spaces)
-    )
+    monkeypatch.setattr("lake.core.maintain.health.measure.namespaces_of", lambda *_: iter(spaces))
 
     code, result = run(lake, *MEND, "db.snapshots", "dbx")
 

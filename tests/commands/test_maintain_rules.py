@@ -130,9 +130,7 @@ def test_a_rule_for_a_namespace_that_cannot_be_listed_is_not_a_warning(
         *names.namespaces_of(catalog),
         names.Namespace("down", error=StorageError("the catalog is down")),
     ]
-    monkeypatch.setattr(
-        "lake.core.maintain.health.measure.namespaces_of", lambda _catalog: iter(spaces)
-    )
+    monkeypatch.setattr("lake.core.maintain.health.measure.namespaces_of", lambda *_: iter(spaces))
     policy = tmp_path / "policy.toml"
     policy.write_text('["down.t"]\nenabled = false\n["up.t"]\nenabled = false\n')
 

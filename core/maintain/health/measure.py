@@ -37,12 +37,13 @@ class Selected(NamedTuple):
     spaces: list[Namespace]
 
 
-def selected(catalog: Catalog, patterns: Sequence[str]) -> Selected:
+def selected(catalog: Catalog, patterns: Sequence[str], *, list_all: bool = False) -> Selected:
     """Return the tables that patterns select.
 
     Args:
         catalog: the catalog.
         patterns: names, globs and namespaces; none for all tables.
+        list_all: whether the tables of namespaces that no pattern can select from are listed too.
 
     Raises:
         NotFoundError: a pattern selects nothing.
@@ -52,7 +53,7 @@ def selected(catalog: Catalog, patterns: Sequence[str]) -> Selected:
     names: list[tuple[str, str]] = []
     failed: list[HealthFacts] = []
     used: set[str | None] = {None}
-    spaces = list(namespaces_of(catalog))
+    spaces = list(namespaces_of(catalog, [None] if list_all else wanted))
     for space in spaces:
         for pattern in wanted:
             listed = (space.name, *space.tables, *space.views)

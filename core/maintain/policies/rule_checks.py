@@ -25,7 +25,7 @@ def ineffective(rules: Sequence[Rule], spaces: Sequence[Namespace]) -> Iterator[
 
     Args:
         rules: the rules in effect, those that win first.
-        spaces: all namespaces of the catalog.
+        spaces: all namespaces of the catalog, each with its tables.
     """
     tables = [(space.name, name) for space in spaces for name in space.tables]
     unlisted = [space.name for space in spaces if space.error is not None]

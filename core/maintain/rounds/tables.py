@@ -179,9 +179,12 @@ class Tables:
             LakeError: the catalog cannot be read.
         """
         require_existing(self._session.catalog)
-        names, unlisted, spaces = selected(self._session.catalog, self._options.patterns)
+        rules = self._options.policy.rules
+        names, unlisted, spaces = selected(
+            self._session.catalog, self._options.patterns, list_all=bool(rules)
+        )
         for text in (
-            *ineffective(self._options.policy.rules, spaces),
+            *ineffective(rules, spaces),
             *unaddressable_warnings(spaces, self._options.patterns),
         ):
             self._session.warn(text)

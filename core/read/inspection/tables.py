@@ -112,7 +112,7 @@ def _tables_of(catalog: Catalog, pattern: str | None) -> tuple[TablesResult, Seq
     """
     tables: list[tuple[str, str]] = []
     result = TablesResult()
-    spaces = list(namespaces_of(catalog))
+    spaces = list(namespaces_of(catalog, [pattern]))
     for space in spaces:
         matching = [name for name in space.tables if matches(name, space.name, pattern)]
         seen = [name for name in space.views if matches(name, space.name, pattern)]

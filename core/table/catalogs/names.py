@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
@@ -14,7 +16,7 @@ from lake.core.base import locations
 from lake.core.base.errors import TRANSIENT_ERRORS, BadInputError, LakeError, NotFoundError
 from lake.core.base.options import Option
 from lake.core.table.catalogs.errors import catalog_errors
-from lake.core.table.catalogs.patterns import matches
+from lake.core.table.catalogs.patterns import matches, may_match
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Catalog, Table
@@ -25,6 +27,8 @@ _DEEPEST = 16
 _MOST_SEARCHED = 50
 # The tables that one list of warnings names.
 _MOST_NAMED = 10
+# The namespaces that are listed at a time.
+_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +127,16 @@ def require_existing(catalog: Catalog) -> None:
     )
 
 
-def namespaces_of(catalog: Catalog) -> Iterator[Namespace]:
+def namespaces_of(
+    catalog: Catalog, patterns: Sequence[str | None] = (None,)
+) -> Iterator[Namespace]:
     """Yield all namespaces of a catalog, each before those in it. A catalog in SQLite is not created.
+
+    Several are listed at a time: a server may be far away.
+
+    Args:
+        catalog: the catalog.
+        patterns: what the caller looks for. The tables of a namespace from which none can select are left out.
 
     Raises:
         LakeError: the catalog cannot be opened, or does not list its namespaces.
@@ -132,20 +144,25 @@ def namespaces_of(catalog: Catalog) -> Iterator[Namespace]:
     if catalog.database is not None and not os.path.exists(catalog.database):
         return
     with catalog_errors(f"catalog {catalog.name}", catalog):
-        pending = sorted(set(catalog.handle.list_namespaces()), reverse=True)
-    while pending:
-        names = pending.pop()
-        found = _listed(catalog, names)
-        if found.error is None and len(names) < _DEEPEST:
-            try:
-                pending += sorted(_children(catalog, names), reverse=True)
-            except TRANSIENT_ERRORS as error:
-                found = replace(found, error=error)
-        yield found
+        level = set(catalog.handle.list_namespaces())
+    found: dict[tuple[str, ...], Namespace] = {}
+    list_one = partial(_listed, catalog, patterns)
+    with ThreadPoolExecutor(_THREADS) as threads:
+        while level := level - found.keys():
+            listed = dict(zip(level, threads.map(list_one, level), strict=True))
+            found |= {names: space for names, (space, _) in listed.items()}
+            level = {name for _, children in listed.values() for name in children}
+    for names in sorted(found):
+        yield found[names]
 
 
-def _listed(catalog: Catalog, names: tuple[str, ...]) -> Namespace:
+def _listed(
+    catalog: Catalog, patterns: Sequence[str | None], names: tuple[str, ...]
+) -> tuple[Namespace, set[tuple[str, ...]]]:
+    """Return a namespace and the names of those in it."""
     name = ".".join(names)
+    if not any(may_match(name, pattern) for pattern in patterns):
+        return Namespace(name), set()
     try:
         with catalog_errors(f"namespace {name}", catalog):
             # A database may contain other values than texts.
@@ -153,9 +170,9 @@ def _listed(catalog: Catalog, names: tuple[str, ...]) -> Namespace:
             tables = {".".join(parts) for parts in found}
             views = _views(catalog, names)
     except LakeError as error:
-        return Namespace(name, error=error)
+        return Namespace(name, error=error), set()
     # Some catalogs list views among the tables.
-    return Namespace(
+    space = Namespace(
         name,
         tuple(sorted(tables - views)),
         tuple(sorted(views)),
@@ -164,6 +181,10 @@ def _listed(catalog: Catalog, names: tuple[str, ...]) -> Namespace:
         )
         - views,
     )
+    try:
+        return space, _children(catalog, names) if len(names) < _DEEPEST else set()
+    except TRANSIENT_ERRORS as error:
+        return replace(space, error=error), set()
 
 
 def _views(catalog: Catalog, names: tuple[str, ...]) -> set[str]:
