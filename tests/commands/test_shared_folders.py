@@ -123,6 +123,22 @@ def test_no_file_of_a_table_in_the_folders_of_another_is_deleted(
     assert ids_in(lake.warehouse) == [1, 1, 1, 2, 2, 2]
 
 
+def test_no_file_is_deleted_for_a_copy_of_metadata_though_no_catalog_lists_the_table(
+    lake: CommandLine,
+) -> None:
+    load(lake, times=3)
+    enter(lake, copied(lake, lambda *_: None))
+    with sqlite3.connect(lake.warehouse / "catalog.db") as database:
+        database.execute("DELETE FROM iceberg_tables WHERE table_name = 't'")
+    before = files_below(lake.warehouse)
+
+    for verb, *options in (("expire", *_EXPIRE), ("drop", *_PURGE), ("clean", *_CLEAN)):
+        refused = lake(verb, "db.other", *options)
+        assert refused.exit_code == 3, refused
+        assert "is outside of the table's folders" in refused.stderr
+    assert files_below(lake.warehouse) == before
+
+
 @pytest.mark.parametrize("below", ["t", "t/data"])
 @pytest.mark.parametrize(
     "command", [("expire", *_EXPIRE), ("drop", *_PURGE)], ids=lambda one: one[0]

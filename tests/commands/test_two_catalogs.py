@@ -461,6 +461,22 @@ def test_a_table_that_another_catalog_continues_is_registered_only_if_its_files_
     assert "another catalog may contain" in refused(first, "expire")
 
 
+def test_metadata_files_of_a_table_whose_files_are_kept_stay(first: CommandLine) -> None:
+    log = {
+        "gc.enabled": "false",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "1",
+    }
+    first.ok("alter", "db.t", *(f"--set={name}={value}" for name, value in log.items()))
+    older = metadata_path(first.warehouse)
+
+    for _ in range(3):
+        load(first)
+
+    assert older.exists()
+    assert older.name not in str(read_metadata(first.warehouse)["metadata-log"])
+
+
 def test_a_database_above_the_table_that_is_not_a_catalog_is_passed_by(lake: CommandLine) -> None:
     load(lake, 2)
     (lake.warehouse.parent / "catalog.db").write_text("notes")

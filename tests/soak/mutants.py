@@ -11,6 +11,7 @@ import importlib.util
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ _ROOT = Path(__file__).parents[2]
 _SOURCES = ("cli", "commands", "core")
 _COPIED = (*_SOURCES, "tests", "completions", "__init__.py", "pyproject.toml", "README.md")
 _FAILED, _SECONDS = 1, 900
+# The signals of a library that does not check what it reads.
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 
 
 def main(part: str = "", processes: int = 1) -> int:
@@ -162,6 +165,8 @@ def _tested(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
     failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
     if done.returncode == _FAILED and failures:
         return True, failures[0].split(" - ")[0].removeprefix("FAILED ")
+    if -done.returncode in _CRASHES:
+        return True, f"it ends with signal {-done.returncode}"
     return False, (done.stdout.splitlines() or ["no output"])[-1]
 
 
