@@ -6,6 +6,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -47,3 +49,47 @@ def computed(
     # what waits in such a call, as the simulated worlds do, would make all others wait.
     with ThreadPoolExecutor(workers) as pool:
         yield from ahead(pool, work, items, workers)
+
+
+def looked_up(
+    work: Callable[[_T], _Result], items: Iterable[_T], threads: int
+) -> Iterator[_Result]:
+    """Yield the results of work that only reads, and that may wait for a server, in the order of its items.
+
+    If the caller ends early, as at a stop signal, it does not wait for what is under way: a server may never answer.
+
+    Args:
+        work: what is done with each item.
+        items: the items; twice as many as threads are taken before their results are.
+        threads: the number of threads.
+    """
+    tasks = SimpleQueue[tuple[Future[_Result], _T] | None]()
+    waiting: deque[Future[_Result]] = deque()
+    started = 0
+
+    def run() -> None:
+        while (task := tasks.get()) is not None:
+            future, item = task
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work(item))
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                future.set_exception(error)
+
+    try:
+        for item in items:
+            if started < threads:
+                Thread(target=run, name="look-up", daemon=True).start()
+                started += 1
+            waiting.append(Future())
+            tasks.put((waiting[-1], item))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        for _ in range(started):
+            tasks.put(None)

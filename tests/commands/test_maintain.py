@@ -665,7 +665,7 @@ def test_a_stopped_run_says_what_was_done_and_what_is_left(
 def test_a_run_that_is_stopped_before_it_begins_says_that_nothing_was_done(
     lake: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: Any) -> Any:
+    def stop(*_: Any, **__: Any) -> Any:
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr("lake.core.maintain.rounds.tables.selected", stop)

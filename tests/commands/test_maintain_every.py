@@ -112,7 +112,7 @@ def test_a_round_that_fails_does_not_end_the_process(
     add_files(lake.warehouse, "db.a", 12)
     listing = tables.selected
 
-    def down(*_: Any) -> Any:
+    def down(*_: Any, **__: Any) -> Any:
         raise StorageError("the catalog answers 503 password=hunter2hunter2")
 
     monkeypatch.setattr(tables, "selected", down)

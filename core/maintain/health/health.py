@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +11,7 @@ from lake.core.base.choices import HealthSort
 from lake.core.base.errors import LakeError, NotATableError, NotFoundError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Meter, shown
-from lake.core.io.work_ahead import ahead
+from lake.core.io.work_ahead import looked_up
 from lake.core.maintain.health.costs import costs_of
 from lake.core.maintain.health.facts import HealthFacts, HealthResult, ViewFacts
 from lake.core.maintain.health.files import require_prometheus, write_prometheus, write_rows
@@ -196,8 +195,8 @@ def _several(
             return _Measured(unreadable(namespace, name, error))
 
     meter = Meter("reading tables", tasks=len(names))
-    with shown(session.progress, meter), ThreadPoolExecutor(_THREADS) as threads:
-        for found in ahead(threads, one, names, 2 * _THREADS):
+    with shown(session.progress, meter):
+        for found in looked_up(one, names, _THREADS):
             meter.advance(tasks=1)
             if found is not None:
                 rows.append(found.row)

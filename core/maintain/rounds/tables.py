@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import inf
 from threading import get_ident
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from lake.core.base.errors import LakeError, NotATableError, StorageError
 from lake.core.base.progress import Meter, shown
 from lake.core.engine.selection import INLINE_BYTES
-from lake.core.io.work_ahead import ahead
+from lake.core.io.work_ahead import looked_up
 from lake.core.maintain.health.measure import selected
 from lake.core.maintain.health.past import Past
 from lake.core.maintain.health.survey import MOST_ENTRIES
@@ -227,11 +226,8 @@ class Tables:
                 yield item
 
         meter = Meter("reading tables", tasks=len(names))
-        with (
-            shown(self._session.progress, meter),
-            ThreadPoolExecutor(_THREADS) as threads,
-        ):
-            for found in ahead(threads, self._one, in_time(), 2 * _THREADS):
+        with shown(self._session.progress, meter):
+            for found in looked_up(self._one, in_time(), _THREADS):
                 meter.advance(tasks=1)
                 taken += 1
                 if isinstance(found, FailureFacts):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from lake.core.base.facts import ErrorFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.base.units import iso_time
+from lake.core.io.work_ahead import looked_up
 from lake.core.read.inspection.facts import SizeFacts, TableFacts, TablesResult
 from lake.core.table.catalogs.configuration import read_configuration
 from lake.core.table.catalogs.names import (
@@ -122,15 +122,13 @@ def _tables_of(catalog: Catalog, pattern: str | None) -> tuple[TablesResult, Seq
             result.namespaces.append(space.name)
         if space.error is not None and may_match(space.name, pattern):
             result.tables.append(_failed(catalog.name, space.name, None, space.error))
-    with ThreadPoolExecutor(_THREADS) as threads:
-        loaded = threads.map(lambda item: _row(catalog, *item), tables)
-        for row in loaded:
-            if row is None:
-                continue
-            if isinstance(row, str):
-                result.views.append(row)
-            else:
-                result.tables.append(row)
+    for row in looked_up(lambda item: _row(catalog, *item), tables, _THREADS):
+        if row is None:
+            continue
+        if isinstance(row, str):
+            result.views.append(row)
+        else:
+            result.tables.append(row)
     result.views.sort()
     return result, spaces
 

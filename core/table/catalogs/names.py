@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
 from lake.core.base import locations
 from lake.core.base.errors import TRANSIENT_ERRORS, BadInputError, LakeError, NotFoundError
 from lake.core.base.options import Option
+from lake.core.io.work_ahead import looked_up
 from lake.core.table.catalogs.errors import catalog_errors
 from lake.core.table.catalogs.patterns import matches, may_match
 
@@ -147,11 +147,10 @@ def namespaces_of(
         level = set(catalog.handle.list_namespaces())
     found: dict[tuple[str, ...], Namespace] = {}
     list_one = partial(_listed, catalog, patterns)
-    with ThreadPoolExecutor(_THREADS) as threads:
-        while level := level - found.keys():
-            listed = dict(zip(level, threads.map(list_one, level), strict=True))
-            found |= {names: space for names, (space, _) in listed.items()}
-            level = {name for _, children in listed.values() for name in children}
+    while level := level - found.keys():
+        listed = dict(zip(level, looked_up(list_one, level, _THREADS), strict=True))
+        found |= {names: space for names, (space, _) in listed.items()}
+        level = {name for _, children in listed.values() for name in children}
     for names in sorted(found):
         yield found[names]
 

@@ -6,7 +6,6 @@ Only metadata shows that a table writes into the folder of another one, so the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.locations import store_of
 from lake.core.base.options import Option
+from lake.core.io.work_ahead import looked_up
 from lake.core.table.catalogs.errors import catalog_errors
 from lake.core.table.catalogs.names import namespaces_of, unaddressable_error
 from lake.core.table.metadata.files import parse
@@ -194,9 +194,7 @@ def _entries(
             yield _Entry(name, place, known[place])
         else:
             unknown.append((name, place))
-    if unknown:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            yield from pool.map(read, unknown)
+    yield from looked_up(read, unknown, _THREADS)
 
 
 def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
