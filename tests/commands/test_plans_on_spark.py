@@ -15,6 +15,7 @@ from support.cli.command_line import CommandLine
 from support.tables.built_once import BuiltOnce
 from support.tables.iceberg_tables import pyiceberg_table
 
+from lake.core.base.errors import EngineError
 from lake.core.base.settings import Settings
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.tasks import Engine
@@ -264,13 +265,23 @@ def test_a_compaction_planned_on_spark_keeps_every_row(
 
 
 @pytest.mark.parametrize("warehouse", [2], indirect=True)
-def test_few_manifests_are_read_here_although_spark_was_asked_for(
-    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("least", [0, None])
+def test_a_plan_starts_spark_for_many_manifests_only(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, least: int | None
 ) -> None:
-    # Without Java: Spark would fail.
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    lake = CommandLine(warehouse, engine="spark")
+    if least is not None:
+        monkeypatch.setattr(sessions, "PLANNED_HERE_BYTES", least)
 
-    assert lake.ok("scan", "db.t", "--plan")["plan"]["files"]
-    assert lake.ok("compact", "db.t", "--dry-run", "--rewrite-all")["plan"]["groups"]
+    def opened(settings: Settings) -> Session:
+        session = open_session(settings)
+
+        def started(_: int) -> Engine:
+            raise EngineError("Spark would begin")
+
+        session.started = started  # type: ignore[method-assign]
+        return session
+
+    lake = CommandLine(warehouse, engine="spark", open_session=opened)
+
+    for command in (("scan", "db.t", "--plan"), ("compact", "db.t", "--dry-run")):
+        assert lake(*command).exit_code == (0 if least is None else 1)
