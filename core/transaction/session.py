@@ -18,6 +18,9 @@ from lake.core.transaction.run_context import RunContext
 if TYPE_CHECKING:
     from lake.core.engine.tasks import Engine
 
+# This process reads these bytes of manifests while Spark would begin.
+PLANNED_HERE_BYTES = 64 * 1024 * 1024
+
 
 @dataclass(kw_only=True)
 class Session(RunContext):
@@ -74,7 +77,15 @@ class Session(RunContext):
         """Return the engine whose tasks read manifests of some bytes; None if this process reads them."""
         from lake.core.engine.selection import reads_manifests_on_spark  # noqa: PLC0415 - no JVM before a plan
 
-        return self.engine(size) if reads_manifests_on_spark(size, self.settings) else None
+        # Which engine reads and writes rows depends on their files alone.
+        return self.started(size) if reads_manifests_on_spark(size, self.settings) else None
+
+    def planning_engine(self, size: int) -> Engine | None:
+        """Return the engine whose tasks read manifests of some bytes for a plan to read or write rows.
+
+        Spark, if it was asked for, begins with the rows: a plan starts it sooner for many manifests only.
+        """
+        return self.manifest_engine(size) if size > PLANNED_HERE_BYTES else None
 
     def next_command(self) -> None:
         """Begin another command: its plan chooses the engine, among those that run already if it is one of them."""

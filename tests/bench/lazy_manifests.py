@@ -1,13 +1,13 @@
 """Measure the memory of commands on tables whose manifests exist only while they are read.
 
     python tests/bench/lazy_manifests.py [--manifests 2000 8000] [--files 200] [--engine inline|spark|auto]
-                                         [--command expire|check|scan] [--latency-ms 0]
+                                         [--command expire|check|scan|compact] [--latency-ms 0]
 
 A store in the memory of this process (`memory_store.py`) makes each manifest from its number when it is asked for
 it, so that a table of 100,000,000 files (`--manifests 500000`) takes no room. The second of two snapshots replaced a
 hundredth of the first one's manifests. `expire --dry-run` must plan exactly their files, `check` must read all
-entries and find no error, and `scan --plan` must find the files of the second. Target of `scan`: 6 seconds for 5,000
-manifests whose answers are 30 ms late. Memory is the most that a Python process held (VmHWM): the command, or a
+entries and find no error, `scan --plan` and `compact --dry-run` must find the files of the second. Target of `scan`:
+6 seconds for 5,000 manifests whose answers are 30 ms late. Memory is the most that a Python process held (VmHWM): the command, or a
 worker of Spark.
 """
 
@@ -117,6 +117,11 @@ COMMANDS = {
     "scan": Command(
         ("scan", "db.t", "--plan"),
         lambda done: done["plan"]["files"],
+        lambda manifests, _: manifests,
+    ),
+    "compact": Command(
+        ("compact", "db.t", "--dry-run"),
+        lambda done: done["plan"]["total_data_files"],
         lambda manifests, _: manifests,
     ),
 }

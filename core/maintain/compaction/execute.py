@@ -182,7 +182,8 @@ class _Run:
     def depth(self) -> DepthFacts | None:
         """Return how deep files overlap after the commits; None if that is not asked, or not known."""
         try:
-            return depth_now(self.plan, self._table)
+            engine_of = self.session.planning_engine
+            return depth_now(self.plan, self._table, engine_of=engine_of)
         except LakeError as error:
             self.session.warn(f"the files were rewritten, and cannot be compared: {error.message}")
             return None
@@ -228,7 +229,12 @@ class _Run:
             options = self.plan.options
             if options.idle_learned_at_ms is not None:
                 options = replace(options, idle_learned_at_ms=self.session.clock.now_ms())
-            fresh = plan_compaction(self._table.refreshed(), options, branch=self.plan.branch)
+            fresh = plan_compaction(
+                self._table.refreshed(),
+                options,
+                branch=self.plan.branch,
+                engine_of=self.session.planning_engine,
+            )
         except RefusedError as error:
             self.session.warn(f"conflicting groups were not planned again: {error.message}")
             return False
@@ -422,7 +428,13 @@ class _Run:
         if head is None:
             return
         removed = dangling_deletes(
-            live_files(table, head, columns=dangling.COLUMNS, with_deletes=False)
+            live_files(
+                table,
+                head,
+                columns=dangling.COLUMNS,
+                with_deletes=False,
+                engine_of=self.session.planning_engine,
+            )
         )
         if not removed:
             return

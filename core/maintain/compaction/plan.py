@@ -64,6 +64,7 @@ from lake.core.spec.types.bounds import count_array
 from lake.core.spec.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.spec.types.transform_syntax import curve_columns, sort_order
 from lake.core.table.catalogs.catalog import Table
+from lake.core.table.manifests.batches import EngineOf, in_this_process
 from lake.core.table.manifests.data_files import DeleteFile
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles, live_files
@@ -335,7 +336,12 @@ class CompactionPlan:
 
 
 def plan_compaction(
-    table: Table, options: CompactionOptions, *, branch: str = ancestry.MAIN, shown: bool = False
+    table: Table,
+    options: CompactionOptions,
+    *,
+    branch: str = ancestry.MAIN,
+    shown: bool = False,
+    engine_of: EngineOf = in_this_process,
 ) -> CompactionPlan:
     """Choose the files of a branch's head to rewrite.
 
@@ -345,6 +351,7 @@ def plan_compaction(
         branch: the branch.
         shown: the plan is only displayed. The files' statistics, which are most of a manifest's bytes, are then
             read only if there is a filter.
+        engine_of: returns the engine that reads manifests of some bytes; None for this process.
 
     Raises:
         RefusedError: the table cannot be written, or contains files that lake cannot rewrite.
@@ -364,7 +371,9 @@ def plan_compaction(
         *(FILTER_COLUMNS if needs_bounds else ()),
         *(("sort_order_id",) if options.old_sort_orders else ()),
     )
-    found = None if head is None else live_files(table, head, condition, columns=columns)
+    found = None
+    if head is not None:
+        found = live_files(table, head, condition, columns=columns, engine_of=engine_of)
     busy = None if found is None else busy_partitions(found, options, branch)
     overlaps = None
     if found is not None and order is not None and options.where_overlap is not None:
@@ -450,12 +459,15 @@ def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
     return specs[spec_id]
 
 
-def depth_now(plan: CompactionPlan, table: Table) -> DepthFacts | None:
+def depth_now(
+    plan: CompactionPlan, table: Table, *, engine_of: EngineOf = in_this_process
+) -> DepthFacts | None:
     """Return how deep the files of a plan's branch overlap now; None if overlaps are not a condition of the plan.
 
     Args:
         plan: the plan.
         table: the table as it is now.
+        engine_of: returns the engine that reads manifests of some bytes; None for this process.
 
     Raises:
         LakeError: a manifest cannot be read.
@@ -467,7 +479,9 @@ def depth_now(plan: CompactionPlan, table: Table) -> DepthFacts | None:
     if plan.options.where is not None:
         condition = bind_filter(parse_filter(plan.options.where), table.schema)
     columns = (*_COLUMNS, *FILTER_COLUMNS)
-    found = live_files(table, head, condition, columns=columns, with_deletes=False)
+    found = live_files(
+        table, head, condition, columns=columns, with_deletes=False, engine_of=engine_of
+    )
     return depth_in_order(table, found.by_spec, plan.order.fields, plan.spec)
 
 

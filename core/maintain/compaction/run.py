@@ -117,7 +117,13 @@ class Compaction:
         # The time is read when the lock is held: other runs may have worked for long.
         chosen = {**self.chosen, **idle_options(self.idle_ms, self.session.clock.now_ms())}
         options = compaction_options(chosen, self.spark, table.properties)
-        return plan_compaction(table, options, branch=self.branch, shown=shown)
+        return plan_compaction(
+            table,
+            options,
+            branch=self.branch,
+            shown=shown,
+            engine_of=self.session.planning_engine,
+        )
 
     def _when_due(self, table: Table, compact: Callable[[], Outcome]) -> Outcome:
         """Compact if the condition is true, or if there is none; the outcome's plan contains the counts."""

@@ -47,7 +47,7 @@ def reported_plan(
 ) -> ScanPlan:
     """Plan a scan as `plan_scan` does, and report it to the catalog's server, if it takes reports."""
     begun = session.clock.monotonic()
-    plan = plan_scan(table, options, keys)
+    plan = plan_scan(table, options, keys, engine_of=session.planning_engine)
     if plan.snapshot is not None:
         seconds = session.clock.monotonic() - begun
         table.catalog.report(table, partial(_report, plan, plan.snapshot.snapshot_id, seconds))

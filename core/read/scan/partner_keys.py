@@ -337,7 +337,7 @@ def _table_keys(
     session: Session, types: Mapping[int, IcebergType], options: KeyOptions
 ) -> tuple[_SourceName, Iterator[pa.RecordBatch]]:
     partner, chosen = _partner(session, options)
-    plan = plan_scan(partner, chosen)
+    plan = plan_scan(partner, chosen, engine_of=session.planning_engine)
     columns = [_column(plan.schema, name, options, partner.identifier) for _, name in options.on]
     for fact, item, pair in zip(types.values(), columns, options.on, strict=True):
         _check_pair(fact, item.field_type, pair)

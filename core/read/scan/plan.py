@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,12 +25,18 @@ from lake.core.spec.expressions.filters import bind_filter, filter_columns
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.types.arrow_schema import project_schema
 from lake.core.table.catalogs.catalog import Table
-from lake.core.table.manifests.api import read_manifests
+from lake.core.table.manifests.batches import EngineOf, in_this_process
 from lake.core.table.manifests.data_files import DeleteFile
-from lake.core.table.manifests.schemas import ADDED, MANIFEST_SCHEMA
+from lake.core.table.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.completeness import has_only_own_manifests, read_list
-from lake.core.table.snapshots.live_files import FileSelection, LiveFiles, live_files, no_files
+from lake.core.table.snapshots.live_files import (
+    FileSelection,
+    LiveFiles,
+    live_files,
+    no_files,
+    select_files,
+)
 from lake.core.table.snapshots.pruning import FILTER_COLUMNS, prune_manifests
 
 if TYPE_CHECKING:
@@ -287,13 +293,20 @@ class Split:
     numbers: npt.NDArray[np.int64]
 
 
-def plan_scan(table: Table, options: ScanOptions, keys: ScanKeys | None = None) -> ScanPlan:
+def plan_scan(
+    table: Table,
+    options: ScanOptions,
+    keys: ScanKeys | None = None,
+    *,
+    engine_of: EngineOf = in_this_process,
+) -> ScanPlan:
     """Find the files and split them.
 
     Args:
         table: the table.
         options: the options.
         keys: the keys of the rows that are wanted; None for all rows.
+        engine_of: returns the engine that reads manifests of some bytes; None for this process.
 
     Raises:
         NotFoundError: a snapshot, ref or column does not exist.
@@ -302,9 +315,9 @@ def plan_scan(table: Table, options: ScanOptions, keys: ScanKeys | None = None) 
     """
     if options.incremental:
         increment = _with_root_checked(table, options, increment_of(table, options))
-        return plan_appends(table, options, increment, keys=keys)
+        return plan_appends(table, options, increment, keys=keys, engine_of=engine_of)
     snapshot, schema = scan_snapshot(table, options), scan_schema(table, options)
-    return plan_snapshot(table, options, snapshot, schema=schema, keys=keys)
+    return plan_snapshot(table, options, snapshot, schema=schema, keys=keys, engine_of=engine_of)
 
 
 def increment_of(table: Table, options: ScanOptions) -> Increment:
@@ -331,6 +344,7 @@ def plan_appends(
     schema: Schema | None = None,
     with_bounds: bool = False,
     keys: ScanKeys | None = None,
+    engine_of: EngineOf = in_this_process,
 ) -> ScanPlan:
     """Find the files that some append snapshots added, and split them.
 
@@ -341,6 +355,7 @@ def plan_appends(
         schema: the schema to read with; None for the table's current one.
         with_bounds: read the statistics of the files even if there is no filter.
         keys: the keys of the rows that are wanted; None for all rows.
+        engine_of: returns the engine that reads manifests of some bytes; None for this process.
 
     Raises:
         NotFoundError: a column does not exist.
@@ -349,10 +364,15 @@ def plan_appends(
     """
     schema = table.schema if schema is None else schema
     condition, projection = bound(schema, options)
-    columns = file_columns(None, with_bounds=with_bounds)
     pruner = None if keys is None else keys.pruner(schema)
-    fields = None if with_bounds else _compared(condition, keys)
-    found = _appended(table, increment, condition, schema, columns, pruner, fields)
+    selection = FileSelection(
+        schema=schema,
+        columns=file_columns(None, with_bounds=with_bounds),
+        condition=condition,
+        added_by=tuple(item.snapshot_id for item in increment.appends),
+        fields=None if with_bounds else tuple(_compared(condition, keys)),
+    )
+    found = _appended(table, increment, selection, pruner, engine_of)
     plan = planned(table, options, increment, found, condition, projection)
     return _with_keys(plan, keys, pruner)
 
@@ -365,13 +385,24 @@ def plan_snapshot(
     schema: Schema,
     with_bounds: bool = False,
     keys: ScanKeys | None = None,
+    engine_of: EngineOf = in_this_process,
 ) -> ScanPlan:
     """Find the live files of a snapshot and split them; see `plan_appends`."""
     condition, projection = bound(schema, options)
-    columns = file_columns(None, with_bounds=with_bounds)
     pruner = None if keys is None else keys.pruner(schema)
-    fields = None if with_bounds else _compared(condition, keys)
-    found = _live(table, snapshot, condition, schema, columns, pruner, fields)
+    found = no_files(table, schema)
+    if snapshot is not None:
+        found = live_files(
+            table,
+            snapshot,
+            condition,
+            columns=file_columns(None, with_bounds=with_bounds),
+            schema=schema,
+            strict=False,
+            keys=pruner,
+            fields=None if with_bounds else _compared(condition, keys),
+            engine_of=engine_of,
+        )
     whole = Increment(snapshot, () if snapshot is None else (snapshot,), ())
     plan = planned(table, options, whole, found, condition, projection)
     return _with_keys(plan, keys, pruner)
@@ -489,7 +520,7 @@ def _selected(schema: Schema, names: Sequence[str], *, case_sensitive: bool) -> 
 
 def file_columns(
     condition: BooleanExpression | None, *, with_bounds: bool = False
-) -> Sequence[str]:
+) -> tuple[str, ...]:
     """Return the manifest columns that planning needs."""
     # Statistics are most of a manifest's bytes, and most plans do not need them.
     return (*_COLUMNS, *FILTER_COLUMNS) if with_bounds or condition is not None else _COLUMNS
@@ -501,45 +532,19 @@ def _compared(condition: BooleanExpression | None, keys: ScanKeys | None) -> set
     return found if keys is None else found | set(keys.types)
 
 
-def _live(
-    table: Table,
-    snapshot: Snapshot | None,
-    condition: BooleanExpression | None,
-    schema: Schema,
-    columns: Sequence[str],
-    pruner: KeyPruner | None,
-    fields: Collection[int] | None,
-) -> LiveFiles:
-    if snapshot is None:
-        return no_files(table, schema)
-    return live_files(
-        table,
-        snapshot,
-        condition,
-        columns=columns,
-        schema=schema,
-        strict=False,
-        keys=pruner,
-        fields=fields,
-    )
-
-
 def _appended(
     table: Table,
     increment: Increment,
-    condition: BooleanExpression | None,
-    schema: Schema,
-    columns: Sequence[str],
+    selection: FileSelection,
     pruner: KeyPruner | None,
-    fields: Collection[int] | None,
+    engine_of: EngineOf,
 ) -> LiveFiles:
     """Return the files that the append snapshots added.
 
     A manifest of such a snapshot may contain entries of other snapshots, because merging carries them over. So
     both the manifest's and the entry's snapshot must be one of the selected.
     """
-    chosen = pa.array([item.snapshot_id for item in increment.appends], pa.int64())
-    metadata = table.metadata
+    metadata, condition, schema = table.metadata, selection.condition, selection.schema
     manifests, doubts = read_added_manifests(table.storage, metadata, increment.appends)
     kept = (
         manifests
@@ -548,28 +553,15 @@ def _appended(
     )
     if pruner is not None:
         kept = pruner.prune_manifests(kept, metadata)
-
-    def own(entries: pa.Table) -> pa.BooleanArray:
-        is_chosen = pc.is_in(entries["snapshot_id"], value_set=chosen)
-        return pc.and_(pc.equal(entries["status"], ADDED), is_chosen)
-
-    selection = FileSelection(metadata.specs(), schema, columns, condition, pruner, own)
-    by_spec = read_manifests(
-        table.storage,
-        kept,
-        metadata,
-        columns=selection.columns_read,
-        fields=fields,
-        choose=selection.kept,
-    )
+    found = select_files(engine_of, table.storage, kept, metadata, selection, pruner)
     return LiveFiles(
         table=table,
-        by_spec=by_spec,
+        by_spec=found.by_spec,
         delete_manifests=MANIFEST_SCHEMA.empty_table(),
         schema=schema,
         manifests=manifests.num_rows,
         skipped_manifests=manifests.num_rows - kept.num_rows,
-        skipped_files=selection.skipped,
+        skipped_files=found.skipped,
         doubts=doubts,
     )
 

@@ -19,6 +19,7 @@ from lake.core.table.manifests.encode import (
 from lake.core.table.manifests.entries import entries_of, files_of
 from lake.core.table.manifests.read import (
     ListAdditions,
+    joined_entries,
     live_manifests,
     read_list_additions,
     read_manifest,
@@ -52,6 +53,7 @@ __all__ = [
     "encode_manifest_list",
     "entries_of",
     "files_of",
+    "joined_entries",
     "live_manifests",
     "pack_manifest",
     "read_list_additions",

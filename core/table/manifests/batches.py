@@ -75,6 +75,11 @@ def in_this_process(_: int) -> None:
     """Return no engine: this process reads manifests of any size."""
 
 
+def bytes_of(manifests: pa.Table) -> int:
+    """Return the bytes of manifests, as their list declares them."""
+    return int(pc.sum(manifests["manifest_length"]).as_py() or 0)
+
+
 def each_batch(
     engine_of: EngineOf,
     storage: Storage,
@@ -98,11 +103,23 @@ def each_batch(
     Raises:
         LakeError: the work on a batch raises it.
     """
-    engine = engine_of(int(pc.sum(manifests["manifest_length"]).as_py() or 0))
-    if engine is None:
-        for batch in _batches(manifests, _BATCH_BYTES):
-            yield from here(batch)
+    engine = engine_of(bytes_of(manifests))
+    if engine is not None:
+        yield from in_tasks(engine, storage, manifests, metadata, task, payload)
         return
+    for batch in _batches(manifests, _BATCH_BYTES):
+        yield from here(batch)
+
+
+def in_tasks(
+    engine: Engine,
+    storage: Storage,
+    manifests: pa.Table,
+    metadata: TableMetadata,
+    task: Callable[[Payload, TaskContext], Iterator[Result]],
+    payload: Callable[[pa.Table], Payload],
+) -> Iterator[Result]:
+    """Yield what an engine's tasks return of batches of manifests, as `each_batch` does."""
     shared = metadata.model_copy(update=_LEFT_OUT).model_dump_json().encode()
     wave: list[Task[Payload]] = []
     most = _TASKS_PER_CORE * engine.parallelism
@@ -115,8 +132,7 @@ def each_batch(
             yield from values
 
     for batch in _batches(manifests, _TASK_BYTES):
-        size = int(pc.sum(batch["manifest_length"]).as_py())
-        wave.append(Task(payload(batch), size))
+        wave.append(Task(payload(batch), bytes_of(batch)))
         if len(wave) == most:
             yield from run()
             wave.clear()

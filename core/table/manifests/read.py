@@ -400,7 +400,7 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
     found = _in_threads(storage, windows, read, workers, rewritten=rewritten, releases=releases)
     for spec_id, table in found:
         tables.setdefault(spec_id, []).append(table)
-    return {spec_id: _concat(parts) for spec_id, parts in tables.items()}
+    return {spec_id: joined_entries(parts) for spec_id, parts in tables.items()}
 
 
 def stream_manifests(
@@ -501,16 +501,27 @@ def _read_window(
     fields: Collection[int] | None,
 ) -> Iterator[tuple[int, pa.Table]]:
     """Decode manifests with the same spec and layout together, so that small ones cost as little as large ones."""
-    groups: dict[tuple[int, str], list[Opened]] = {}
+    specs: dict[int, list[Opened]] = {}
     for file in opened:
-        key = (file.manifest["partition_spec_id"], file.layout.schema_json)
-        groups.setdefault(key, []).append(file)
-    for (spec_id, _), group in groups.items():
-        for part in runs(group, lambda file: file.container.size, _DECODED_BYTES):
-            yield (
-                spec_id,
-                decode_entries(part, metadata, wanted, live_only=live_only, fields=fields),
-            )
+        specs.setdefault(file.manifest["partition_spec_id"], []).append(file)
+    for spec_id, files in specs.items():
+        for part in runs(files, lambda file: file.container.size, _DECODED_BYTES):
+            layouts: dict[str, list[Opened]] = {}
+            for file in part:
+                layouts.setdefault(file.layout.schema_json, []).append(file)
+            tables = [
+                decode_entries(group, metadata, wanted, live_only=live_only, fields=fields)
+                for group in layouts.values()
+            ]
+            yield spec_id, tables[0] if len(tables) == 1 else _in_order(tables, part)
+
+
+def _in_order(tables: Sequence[pa.Table], files: Sequence[Opened]) -> pa.Table:
+    """Return entries in the order of their manifests: plans must not depend on which are decoded together."""
+    entries = joined_entries(tables)
+    names = pa.array([file.path for file in files], pa.string())
+    owners = pc.index_in(entries["manifest_path"].cast(pa.string()), value_set=names)
+    return entries.take(pa.array(np.argsort(owners.to_numpy(), kind="stable")))
 
 
 def _wanted(columns: Collection[str] | None) -> list[str]:
@@ -522,7 +533,8 @@ def _wanted(columns: Collection[str] | None) -> list[str]:
     return [column for column in ENTRY_COLUMNS if column in columns]
 
 
-def _concat(tables: Sequence[pa.Table]) -> pa.Table:
+def joined_entries(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return entries of one spec that were read apart from each other."""
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(tables).unify_dictionaries()

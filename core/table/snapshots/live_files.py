@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,9 +12,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.table.manifests.api import live_manifests, read_manifests
+from lake.core.base.plain import PlainData
+from lake.core.engine.tasks import TaskContext
+from lake.core.spec.expressions.filters import PlainFilter, bind_filter, filter_columns
+from lake.core.spec.types.arrow_schema import PlainSchema, top_columns
+from lake.core.table.manifests.api import joined_entries, live_manifests, read_manifests
+from lake.core.table.manifests.batches import (
+    EngineOf,
+    PackedTable,
+    bytes_of,
+    in_tasks,
+    in_this_process,
+    metadata_of,
+)
 from lake.core.table.manifests.data_files import DATA, EQUALITY_DELETES, DeleteFile
-from lake.core.table.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.table.manifests.schemas import ADDED, MANIFEST_SCHEMA
 from lake.core.table.snapshots.completeness import (
     count_list,
     missing_files_message,
@@ -41,8 +53,10 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+    from lake.core.io.storage.storage import Storage
     from lake.core.table.catalogs.catalog import Table
 
 
@@ -62,6 +76,7 @@ class LiveFiles:
         skipped_manifests: the number of those that the filter excluded.
         skipped_files: the number of files that it excluded in the other manifests.
         doubts: reasons why some files may be missing.
+        engine_of: returns the engine that reads delete manifests of some bytes; None for this process.
     """
 
     table: Table
@@ -72,6 +87,7 @@ class LiveFiles:
     skipped_manifests: int = 0
     skipped_files: int = 0
     doubts: tuple[str, ...] = ()
+    engine_of: EngineOf = in_this_process
 
     @property
     def count(self) -> int:
@@ -95,14 +111,10 @@ class LiveFiles:
             CorruptFileError: a manifest does not match its list, or a delete file's entry is not valid.
         """
         metadata = self.table.metadata
-        found = read_manifests(
-            self.table.storage,
-            self.delete_manifests,
-            metadata,
-            columns=DELETE_COLUMNS,
-            live_only=True,
-        )
-        return DeleteIndex(found, metadata.specs(), all_schemas(metadata), self.schema)
+        every = FileSelection(schema=self.schema, columns=DELETE_COLUMNS)
+        manifests = self.delete_manifests
+        found = select_files(self.engine_of, self.table.storage, manifests, metadata, every)
+        return DeleteIndex(found.by_spec, metadata.specs(), all_schemas(metadata), self.schema)
 
     @cached_property
     def pairs(self) -> Mapping[int, DeletePairing]:
@@ -181,51 +193,171 @@ def no_files(table: Table, schema: Schema | None = None) -> LiveFiles:
     return LiveFiles(table, {}, MANIFEST_SCHEMA.empty_table(), schema or table.schema)
 
 
-class FileSelection:
-    """Chooses files while manifests are decoded, so that statistics are in memory for a short time only.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedFiles(PlainData):
+    """Entries of files by spec id, and how many files were excluded."""
+
+    by_spec: Mapping[int, PackedTable]
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSelection(PlainData):
+    """Which files are chosen while manifests are decoded, so that statistics are in memory for a short time only.
 
     Args:
-        specs: the partition specs by id.
         schema: the schema to which the filter is bound.
         columns: the entry columns of the result; None for all.
         condition: a filter.
-        keys: chooses the files that may contain rows with some keys.
-        own: which entries are files at all, as a function; None for all.
+        added_by: only files that one of these snapshots added; None for all live files.
+        fields: the ids of the columns whose metrics are read; None for all.
     """
 
-    def __init__(
-        self,
-        specs: Mapping[int, PartitionSpec],
-        schema: Schema,
-        columns: Collection[str] | None,
-        condition: BooleanExpression | None,
-        keys: FileChoice | None,
-        own: Callable[[pa.Table], pa.BooleanArray] | None = None,
-    ) -> None:
-        self._specs = specs
-        self._schema = schema
-        self._condition = condition
-        self._keys = keys
-        self._own = own
-        self._dropped: list[str] = []
-        self.columns_read = columns
-        if columns is not None and (condition is not None or keys is not None):
-            self.columns_read = {*columns, *FILTER_COLUMNS}
-            self._dropped = [column for column in FILTER_COLUMNS if column not in columns]
-        self.skipped = 0
+    schema: PlainSchema
+    columns: tuple[str, ...] | None = None
+    condition: PlainFilter | None = None
+    added_by: tuple[int, ...] | None = None
+    fields: tuple[int, ...] | None = None
 
-    def kept(self, spec_id: int, entries: pa.Table) -> pa.Table:
-        """Return the entries of files that are not excluded, with the columns of the result."""
-        files = entries if self._own is None else entries.filter(self._own(entries))
-        found = files
-        if self._condition is not None:
-            mask = prune_files(files, self._specs[spec_id], self._schema, self._condition)
-            # A filter copies all columns.
-            found = files if pc.all(mask).as_py() else files.filter(mask)
-        if self._keys is not None:
-            found = self._keys.prune_files(found, self._specs[spec_id])
-        self.skipped += files.num_rows - found.num_rows
-        return found.drop_columns(self._dropped)
+    def read(
+        self,
+        storage: Storage,
+        manifests: pa.Table,
+        metadata: TableMetadata,
+        *,
+        choose: Callable[[int, pa.Table], pa.Table] = lambda _, entries: entries,
+        threads: int | None = None,
+    ) -> SelectedFiles:
+        """Return the chosen files of manifests; see `read_manifests` for the other arguments and the errors."""
+        skipped = 0
+
+        def kept(spec_id: int, entries: pa.Table) -> pa.Table:
+            nonlocal skipped
+            files = self._added(entries)
+            found = self._matching(files, metadata.specs()[spec_id])
+            skipped += files.num_rows - found.num_rows
+            return choose(spec_id, found)
+
+        columns, used = self.columns, () if self.condition is None else FILTER_COLUMNS
+        by_spec = read_manifests(
+            storage,
+            manifests,
+            metadata,
+            columns=None if columns is None else {*columns, *used},
+            live_only=self.added_by is None,
+            fields=self.fields,
+            threads=threads,
+            choose=kept,
+        )
+        return SelectedFiles(by_spec=by_spec, skipped=skipped)
+
+    def with_statistics(self) -> FileSelection:
+        """Return the selection with the columns that choose files in the result."""
+        columns = self.columns
+        return replace(self, columns=None if columns is None else (*columns, *FILTER_COLUMNS))
+
+    def without_others(self, entries: pa.Table) -> pa.Table:
+        """Return entries without statistics that are not wanted."""
+        wanted = FILTER_COLUMNS if self.columns is None else self.columns
+        have = entries.column_names
+        return entries.drop_columns(
+            [name for name in FILTER_COLUMNS if name in have and name not in wanted]
+        )
+
+    def sent(self) -> FileSelection:
+        """Return the selection with as much of the schema as the filter needs, for tasks."""
+        ids = () if self.condition is None else sorted(filter_columns(self.condition))
+        return replace(self, schema=top_columns(self.schema, ids))
+
+    def received(self) -> FileSelection:
+        """Return the selection with its filter bound again, in a task."""
+        if self.condition is None:
+            return self
+        return replace(self, condition=bind_filter(self.condition, self.schema))
+
+    def _added(self, entries: pa.Table) -> pa.Table:
+        if self.added_by is None:
+            return entries
+        chosen = pa.array(self.added_by, pa.int64())
+        is_chosen = pc.is_in(entries["snapshot_id"], value_set=chosen)
+        return entries.filter(pc.and_(pc.equal(entries["status"], ADDED), is_chosen))
+
+    def _matching(self, files: pa.Table, spec: PartitionSpec) -> pa.Table:
+        if self.condition is None:
+            return files
+        mask = prune_files(files, spec, self.schema, self.condition)
+        # A filter copies all columns.
+        return self.without_others(files if pc.all(mask).as_py() else files.filter(mask))
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedManifests(PlainData):
+    """The payload of a task: manifests (`MANIFEST_COLUMNS`), and which of their files are chosen."""
+
+    manifests: PackedTable
+    selection: FileSelection
+
+
+def select_files(
+    engine_of: EngineOf,
+    storage: Storage,
+    manifests: pa.Table,
+    metadata: TableMetadata,
+    selection: FileSelection,
+    keys: FileChoice | None = None,
+) -> SelectedFiles:
+    """Return the chosen files of manifests, read by this process or by the tasks of an engine.
+
+    Args:
+        engine_of: returns the engine for manifests of some bytes; None for this process.
+        storage: the storage that contains the manifests.
+        manifests: their rows in the manifest list (`MANIFEST_COLUMNS`).
+        metadata: the table's metadata, for specs and schemas.
+        selection: which files.
+        keys: chooses among them those that may contain rows with some keys, always in this process.
+
+    Raises:
+        CorruptFileError: a manifest does not match its list.
+        NotFoundError: a manifest or a partition spec is missing.
+    """
+    # Keys may be many, and are not sent.
+    asked, specs, skipped = selection, metadata.specs(), 0
+    if keys is not None:
+        asked = selection.with_statistics()
+
+    def with_keys(spec_id: int, entries: pa.Table) -> pa.Table:
+        nonlocal skipped
+        if keys is None:
+            return entries
+        kept = keys.prune_files(entries, specs[spec_id])
+        skipped += entries.num_rows - kept.num_rows
+        return selection.without_others(kept)
+
+    engine = engine_of(bytes_of(manifests))
+    if engine is None:
+        found = asked.read(storage, manifests, metadata, choose=with_keys)
+        return replace(found, skipped=found.skipped + skipped)
+    sent = asked.sent()
+    parts: dict[int, list[pa.Table]] = {}
+    for part in in_tasks(
+        engine,
+        storage,
+        manifests,
+        metadata,
+        read_selected,
+        lambda batch: SelectedManifests(batch, sent),
+    ):
+        skipped += part.skipped
+        for spec_id, entries in part.by_spec.items():
+            parts.setdefault(spec_id, []).append(with_keys(spec_id, entries))
+    by_spec = {spec_id: joined_entries(tables) for spec_id, tables in parts.items()}
+    return SelectedFiles(by_spec=by_spec, skipped=skipped)
+
+
+def read_selected(batch: SelectedManifests, context: TaskContext) -> Iterator[SelectedFiles]:
+    """Yield the chosen files of manifests, in a task."""
+    metadata, selection = metadata_of(context), batch.selection.received()
+    yield selection.read(context.storage, batch.manifests, metadata, threads=1)
 
 
 def live_files(  # noqa: PLR0913 - each option is used alone
@@ -239,6 +371,7 @@ def live_files(  # noqa: PLR0913 - each option is used alone
     strict: bool = True,
     keys: FileChoice | None = None,
     fields: Collection[int] | None = None,
+    engine_of: EngineOf = in_this_process,
 ) -> LiveFiles:
     """Read a snapshot's live data files, without those that a bound filter excludes.
 
@@ -253,6 +386,7 @@ def live_files(  # noqa: PLR0913 - each option is used alone
         fields: the ids of the columns whose metrics are wanted; None for all. If there are delete files to pair with,
             all are read.
         strict: fail, instead of recording a doubt, if the manifest list may be incomplete.
+        engine_of: returns the engine that reads manifests of some bytes; None for this process.
 
     Raises:
         CorruptFileError: a manifest does not match its list.
@@ -272,23 +406,21 @@ def live_files(  # noqa: PLR0913 - each option is used alone
     deletes = live_manifests(deletes)
     if with_deletes and columns is not None and deletes.num_rows:
         columns, fields = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}, None
-    selection = FileSelection(metadata.specs(), schema, columns, condition, keys)
-    by_spec = read_manifests(
-        table.storage,
-        chosen,
-        metadata,
-        columns=selection.columns_read,
-        live_only=True,
-        fields=fields,
-        choose=selection.kept,
+    selection = FileSelection(
+        schema=schema,
+        columns=None if columns is None else tuple(columns),
+        condition=condition,
+        fields=None if fields is None else tuple(fields),
     )
+    found = select_files(engine_of, table.storage, chosen, metadata, selection, keys)
     return LiveFiles(
         table=table,
-        by_spec=by_spec,
+        by_spec=found.by_spec,
         delete_manifests=deletes,
         schema=schema,
         manifests=data.num_rows,
         skipped_manifests=data.num_rows - chosen.num_rows,
-        skipped_files=selection.skipped,
+        skipped_files=found.skipped,
         doubts=() if doubt is None else (doubt,),
+        engine_of=engine_of,
     )

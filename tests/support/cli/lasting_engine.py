@@ -83,12 +83,12 @@ def session_on_shared_spark(settings: Settings) -> Session:
     """Open a session whose Spark, where it needs one, stays for the next until `end_shared_spark`."""
     session = open_session(settings)
 
-    def engine(_: int) -> Lasting:
+    def started(_: int) -> Lasting:
         if not _SHARED:
             _SHARED.append(Lasting(settings))
         return _SHARED[0]
 
-    session.engine = engine  # type: ignore[method-assign]
+    session.started = started  # type: ignore[method-assign]
     return session
 
 
