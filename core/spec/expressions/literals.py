@@ -352,6 +352,26 @@ _CONVERSIONS: Mapping[type[IcebergType], Callable[[Literal[Any], Any], Coerced]]
     BinaryType: _to_binary,
 }
 
+# How filters write a value of each type.
+EXAMPLES: Mapping[type[IcebergType], str] = {
+    BooleanType: "true",
+    IntegerType: "10",
+    LongType: "10",
+    FloatType: "10.5",
+    DoubleType: "10.5",
+    DecimalType: "10.5",
+    DateType: "'2024-12-31'",
+    TimeType: "'23:59:59'",
+    TimestampType: "'2024-12-31T23:59:59'",
+    TimestamptzType: "'2024-12-31T23:59:59Z'",
+    TimestampNanoType: "'2024-12-31T23:59:59.123456789'",
+    TimestamptzNanoType: "'2024-12-31T23:59:59.123456789Z'",
+    StringType: "'text'",
+    UUIDType: "'f79c3e09-677c-4bbd-a479-3f349cb785e7'",
+    FixedType: "X'00FF'",
+    BinaryType: "X'00FF'",
+}
+
 # For each type of literal: how its value is serialised and deserialised.
 _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
     "boolean": (BooleanLiteral, bool, bool),
