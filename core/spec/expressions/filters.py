@@ -47,6 +47,7 @@ from lake.core.spec.expressions.literals import (
     EXAMPLES,
     Coerced,
     MissingZoneError,
+    TypedTextLiteral,
     coerce,
     literal_from_plain,
     literal_to_plain,
@@ -331,6 +332,8 @@ def _correction(type_: IcebergType, literal: Literal[Any], error: Exception) -> 
         return f"'{error.suggestion}'"
     if isinstance(type_, StringType) and isinstance(literal, LongLiteral | DecimalLiteral):
         return f"'{_shown(literal)}'"
+    if isinstance(type_, StringType) and isinstance(literal, TypedTextLiteral):
+        return _shown(StringLiteral(literal.value))
     return EXAMPLES.get(type(type_))
 
 
@@ -374,7 +377,8 @@ def _shown(literal: Literal[Any]) -> str:
     """Return the start of a literal as filters write it."""
     value = literal.value
     if isinstance(literal, StringLiteral):
-        text = "'" + value.replace("'", "''") + "'"
+        kind = f"{literal.type_name} " if isinstance(literal, TypedTextLiteral) else ""
+        text = kind + "'" + value.replace("'", "''") + "'"
     elif isinstance(value, bool):
         text = str(value).lower()
     else:
