@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from lake.core.base.errors import InvalidRequestError
@@ -80,11 +79,6 @@ def arrange(
         else:
             (line.options if line.command is None else line.rest).append(argument)
     return line
-
-
-def suggestion(name: str, known: Sequence[str]) -> str | None:
-    """Return the known name that a user most likely meant; None if no name is similar."""
-    return next(iter(get_close_matches(name, known, n=1, cutoff=0.6)), None)
 
 
 def _is_option(argument: str) -> bool:

@@ -29,8 +29,8 @@ from lake.cli.app import (
     installed_version,
     root_command,
 )
-from lake.cli.arguments import CommandLine, suggestion
-from lake.cli.manual import show_manual
+from lake.cli.arguments import CommandLine
+from lake.cli.manual import manual_sections, show_manual
 from lake.cli.messages import Messages, subject
 from lake.cli.process.signals import SignalHandlers
 from lake.cli.process.standard_error import drop_what_cannot_be_written
@@ -43,6 +43,7 @@ from lake.core.base.errors import (
     ReportedError,
     StoppedError,
     StorageError,
+    did_you_mean,
 )
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.process_identity import host_name
@@ -394,20 +395,22 @@ def _exit_code(ending: _Ending) -> int:
 def _usage_error(error: typer.TyperException, line: CommandLine) -> LakeError | int:
     """Convert Typer's usage error to lake's; for a bare ``lake`` print the help first."""
     known = line.command if line.command in VERBS else None
-    hint = f"see lake {known} --help" if known else "see lake --help for the commands and options"
-    meant = None if known else suggestion(line.command or "", list(VERBS))
-    if meant:
-        hint = f"did you mean {meant}?"
+    hint = f"see lake {known} --help" if known else _command_hint(line.command)
     message = _plain_message(error.format_message(), line)
     if unknown := _UNKNOWN_OPTION.match(message):
         message = unknown[1]
         name, similar = message.rpartition(" ")[2], unknown[2].split(", ")
-        meant = _OTHER_NAMES.get((known, name)) or suggestion(name, similar) or similar[0]
-        hint = f"did you mean {meant}?"
+        other = _OTHER_NAMES.get((known, name))
+        hint = did_you_mean(name, [other] if other else similar, similarity=0.0) or hint
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
         return InvalidRequestError("no command given", hint=hint)
     return InvalidRequestError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
+
+
+def _command_hint(name: str | None) -> str:
+    """Return what to type instead of a command that does not exist."""
+    return did_you_mean(name or "", VERBS) or "see lake --help for the commands and options"
 
 
 def _plain_message(message: str, line: CommandLine) -> str:
@@ -433,12 +436,22 @@ def _arranged(arguments: Sequence[str]) -> tuple[CommandLine, InvalidRequestErro
     if line.command == "version":
         return CommandLine(options=[*line.options, "--version"]), None
     if line.command == "help":
-        if "--manual" in line.rest:
-            topic = next((text for text in line.rest if not text.startswith("-")), "")
-            return CommandLine(options=line.options, manual=topic), None
-        verb = next((text for text in line.rest if text in VERBS), None)
-        return CommandLine(options=line.options, command=verb, rest=["--help"]), None
+        return _help_line(line)
     return line, None
+
+
+def _help_line(line: CommandLine) -> tuple[CommandLine, InvalidRequestError | None]:
+    """Return the command line of `lake help TOPIC`, and what is wrong with the topic."""
+    topic = next((text for text in line.rest if not text.startswith("-")), None)
+    if "--manual" in line.rest:
+        return CommandLine(options=line.options, manual=topic or ""), None
+    verb = topic if topic in VERBS else None
+    shown = CommandLine(options=line.options, command=verb, rest=["--help"])
+    if topic is None or topic in {*VERBS, "help", "version"}:
+        return shown, None
+    is_section = topic in manual_sections()
+    hint = f"lake help {topic} --manual" if is_section else _command_hint(topic)
+    return shown, InvalidRequestError(f"no such command {topic!r}", hint=hint)
 
 
 def _table_named(line: CommandLine) -> str | None:

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Mapping
 from importlib.resources import files
 
-from lake.cli.arguments import suggestion
 from lake.cli.display import Display
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError, did_you_mean
 
 _SECTION = "## "
 _FENCE = "```"
@@ -33,11 +32,9 @@ def show_manual(topic: str) -> None:
         sys.stdout.write("".join(f"{name}\n" for name in sections))
         return
     if topic not in sections:
-        similar = suggestion(topic, list(sections))
-        meant = f"did you mean {similar}? " if similar else ""
         raise InvalidRequestError(
             f"the manual has no section {topic!r}",
-            hint=f"{meant}lake help --manual lists the sections",
+            hint=did_you_mean(topic, sections, "lake help --manual lists the sections"),
         )
     if not sys.stdout.isatty():
         sys.stdout.write(sections[topic])

@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
 from lake.commands.parsing import parse_choice
-from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedError
+from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedError, did_you_mean
 from lake.core.base.options import Option
 from lake.core.base.redaction import is_secret
 from lake.core.base.settings import Settings
@@ -283,8 +282,7 @@ def _setting(path: str, name: str, value: Any, *, trusted: bool) -> Setting:
 def _checked(path: str, name: str, value: Any) -> Any:
     where = f"{name} in {path}"
     if name not in BUILT_IN:
-        similar = get_close_matches(name, BUILT_IN, n=1)
-        hint = f"did you mean {similar[0]}?" if similar else f"known are: {', '.join(BUILT_IN)}"
+        hint = did_you_mean(name, BUILT_IN) or f"known are: {', '.join(BUILT_IN)}"
         raise InvalidRequestError(f"{path} contains the unknown setting {name}", hint=hint)
     if name == SPARK_CONF:
         return _checked_spark_conf(where, value)

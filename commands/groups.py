@@ -20,7 +20,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache, cached_property, partial
 from operator import itemgetter
@@ -29,7 +28,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from lake.commands.parsing import parse_choice, written_names
-from lake.core.base.errors import BadInputError, InvalidRequestError
+from lake.core.base.errors import BadInputError, InvalidRequestError, did_you_mean
 from lake.core.base.outcome import Outcome
 
 
@@ -246,10 +245,9 @@ def require_options(verb: Callable[..., Outcome | None], places: Mapping[str, st
     """
     known = option_names(verb)
     for name in places.keys() - set(known):
-        meant = get_close_matches(name, known, n=1)
         raise InvalidRequestError(
             f"{places[name]} is not an option of the command",
-            hint=f"did you mean {meant[0]}?" if meant else None,
+            hint=did_you_mean(name, known),
         )
 
 

@@ -108,7 +108,10 @@ class LakeReader(SplitReader, DataSourceReader):  # type: ignore[misc]
     def __init__(self, options: Mapping[str, str], schema: StructType, pin: Pin | None) -> None:
         with reported(str):
             for name in lowered(options).keys() & set(OF_STREAMS):
-                raise InvalidRequestError(f"{name} is an option of spark.readStream only")
+                raise InvalidRequestError(
+                    f"{name} is an option of spark.readStream only",
+                    hint="use spark.readStream; trigger(availableNow=True) ends it when it has read what there is",
+                )
         super().__init__(schema)
         self._options = options
         self._pin = pin

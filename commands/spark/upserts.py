@@ -95,6 +95,9 @@ class Upsert:
         Raises:
             LakeError: it cannot be loaded, and nothing was changed; or the catalog did not answer.
         """
+        # Tasks import this module, too.
+        from lake.core.load.ingest.plan import table_of_frame
+
         with reported(str):
             calls = Calls(settings_from({**self.settings, "engine": "inline"}))
         with reported(calls.redact):
@@ -103,7 +106,7 @@ class Upsert:
                     "run_id would load the first batch only: a batch is known by its query"
                 )
             session = calls.session
-            table = session.table(self.table)
+            table = table_of_frame(session, self.table)
             name = f"lake-rows-{session.ids.uuid()}"
             keep = Keep(
                 prefix=locations.join(table.data_location, name),

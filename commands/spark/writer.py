@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from lake.commands.spark.redacted import reported, storage_of
 from lake.commands.spark.types import frame_columns, table_batch
-from lake.core.base.errors import InvalidRequestError, LakeError, NotFoundError
+from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.engine.tasks import TaskContext
 from lake.core.load.frames.tasks import FramePlan
 from lake.core.load.ingest.payloads import WriteReport
@@ -66,17 +66,12 @@ class Parts:
         given = lowered(self._options)
         with reported(calls.redact):
             asked = self._load_options({one: given[one] for one in self.names if one in given})
-            try:
-                yield FrameWrite(
-                    session=calls.session,
-                    identifier=name,
-                    options=calls.load_options("Spark", asked),
-                    columns=partial(frame_columns, self._schema),
-                )
-            except NotFoundError:
-                # A load names its option that creates the table; the format has none.
-                calls.session.table(name)
-                raise
+            yield FrameWrite(
+                session=calls.session,
+                identifier=name,
+                options=calls.load_options("Spark", asked),
+                columns=partial(frame_columns, self._schema),
+            )
 
     def _load_options(self, given: Mapping[str, str]) -> Mapping[str, str | bool]:
         """Return the options of a load."""

@@ -6,12 +6,15 @@ An exception that is not a `ReportedError` is a defect of lake: Python's exit co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import ClassVar
 
 from lake.core.base.facts import ErrorFacts, Facts, NoFacts
 from lake.core.base.options import quote_options
+
+_SHOWN_COLUMNS = 40
+_SIMILAR = 0.6
 
 
 class ReportedError(BaseException):
@@ -102,13 +105,39 @@ class NotFoundError(BadInputError):
     kind = "not-found"
 
 
-def unknown_column(name: str, columns: Sequence[str]) -> NotFoundError:
-    """Return the error for a name that no column has, with a similar name if there is one."""
-    similar = get_close_matches(name, columns, n=1) or [
-        known for known in columns if known.casefold() == name.casefold()
-    ]
-    meant = f"did you mean {similar[0]}? " if similar else ""
-    return NotFoundError(f"no column named {name}", hint=f"{meant}columns: {', '.join(columns)}")
+def nearest(name: str, known: Iterable[str], *, similarity: float = _SIMILAR) -> str | None:
+    """Return the known name that a user most likely meant; None if no name is similar. Case does not matter."""
+    by_folded: dict[str, str] = {}
+    for one in known:
+        by_folded.setdefault(one.casefold(), one)
+    similar = get_close_matches(name.casefold(), by_folded, n=1, cutoff=similarity)
+    return by_folded[similar[0]] if similar else None
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], more: str = "", *, similarity: float = _SIMILAR
+) -> str | None:
+    """Return the hint for an unknown name: the nearest known one, if any, and then what else helps."""
+    meant = nearest(name, known, similarity=similarity)
+    return " ".join(filter(None, (meant and f"did you mean {meant}?", more))) or None
+
+
+def unknown_column(name: str, columns: Sequence[str], where: str | None = None) -> NotFoundError:
+    """Return the error for a name that no column has.
+
+    Args:
+        name: the name that was given.
+        columns: the names that columns have.
+        where: what has the columns.
+    """
+    message = f"{where} has no column {name}" if where else f"no column named {name}"
+    return NotFoundError(message, hint=did_you_mean(name, columns, listed_columns(columns)))
+
+
+def listed_columns(columns: Sequence[str]) -> str:
+    """Return the names of columns for a hint; of many, the first ones."""
+    more = " …" if len(columns) > _SHOWN_COLUMNS else ""
+    return f"columns: {', '.join(columns[:_SHOWN_COLUMNS])}{more}"
 
 
 class CorruptFileError(BadInputError):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.cli.arguments import arrange, suggestion
+from lake.cli.arguments import arrange
 from lake.core.base.errors import InvalidRequestError
 
 ROOT = {"--json": False, "--quiet": False, "-q": False, "-v": False, "--catalog": True, "-h": False}
@@ -57,8 +57,3 @@ def test_no_argument_is_lost_or_made_up(line: list[str]) -> None:
 def test_an_option_without_its_value_is_an_error() -> None:
     with pytest.raises(InvalidRequestError, match="--catalog needs a value"):
         arrange(["scan", "db.t", "--catalog"], ROOT, options_of)
-
-
-def test_a_misspelt_command_has_a_suggestion() -> None:
-    assert suggestion("compct", ["scan", "compact"]) == "compact"
-    assert suggestion("xyz", ["scan", "compact"]) is None

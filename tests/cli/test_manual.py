@@ -59,6 +59,31 @@ def test_an_unknown_section_is_refused_with_a_similar_name(lake: CommandLine) ->
     assert "did you mean exit-codes?" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("topic", "hint"),
+    [
+        ("nonsense", "see lake --help for the commands and options"),
+        ("compct", "did you mean compact?"),
+        ("exit-codes", "lake help exit-codes --manual"),
+    ],
+)
+def test_help_about_what_is_not_a_command_is_refused(
+    lake: CommandLine, topic: str, hint: str
+) -> None:
+    refused = lake("help", topic, "--json")
+
+    assert refused.exit_code == 2
+    assert refused.json()["error"]["message"] == f"no such command {topic!r}"
+    assert refused.json()["error"]["hint"] == hint
+
+
+@pytest.mark.parametrize("topic", ["", "help", "version"])
+def test_help_about_help_lists_the_commands(lake: CommandLine, topic: str) -> None:
+    shown = lake("help", *topic.split())
+
+    assert (shown.exit_code, shown.stdout) == (0, lake("--help").stdout)
+
+
 def test_a_terminal_shows_the_section_formatted_and_without_links(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

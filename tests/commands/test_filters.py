@@ -209,3 +209,17 @@ def test_scans_and_overwrites_agree_on_null_and_nan_with_three_valued_logic(
         pq.write_table(pa.table({"id": [100], "f": pa.array(marks[:1], pa.float64())}), source)
         lake.ok("ingest", "db.t", source, "--overwrite-where", text)
         assert ids_of(lake) == [*sorted(set(range(first)) - set(found)), 100]
+
+
+def test_a_typed_date_selects_the_days_and_is_refused_for_text(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "days.csv"
+    source.write_text("id,day,note\n1,2023-12-31,2024-01-01\n2,2024-01-01,b\n3,2024-01-02,c\n")
+    lake.ok("ingest", "db.t", source, "--create", "--partition-by", "day")
+
+    assert ids_of(lake, "--where", "day >= date '2024-01-01'") == [2, 3]
+    assert ids_of(lake, "--where", "TIMESTAMP '2024-01-01 12:00:00' > day") == [1, 2]
+    refused = lake("--json", "scan", "db.t", "--where", "note = date '2024-01-01'")
+    assert refused.exit_code == 7
+    assert refused.json()["error"]["hint"] == "write note = '2024-01-01'"

@@ -239,7 +239,7 @@ def test_what_cannot_be_read_is_refused_by_its_name(frames: Frames, warehouse: P
 
 REFUSALS = {
     "unknown": ({"selekt": "id"}, "selekt is not an option of the format lake"),
-    "filter": ({"where": "nope = 1"}, "no column nope .*columns are: id, name"),
+    "filter": ({"where": "nope = 1"}, "no column nope .*columns: id, name"),
     "value": ({"split_size": "x"}, "split-size: not a size"),
     "snapshot": ({"snapshot": "nope"}, "no snapshot, tag or branch named nope"),
     "half": ({"to_snapshot": "main"}, "to-snapshot needs from-snapshot"),
@@ -263,6 +263,18 @@ def test_options_are_checked_when_the_frame_is_loaded(frames: Frames, table: Any
 
     for (_, text), message in zip(REFUSALS.values(), shown, strict=True):
         assert re.search(text, message), message
+
+
+def test_an_option_of_streams_names_the_reader_that_takes_it(frames: Frames, table: Any) -> None:
+    # Spark asks for the columns of a stream and of a batch in the same way, and then plans the batch.
+    frames.run(FRAME, changes="true")
+
+    with pytest.raises(RuntimeError) as caught:
+        frames.run("answer = frame.count()")
+    assert "changes is an option of spark.readStream only (use spark.readStream" in str(
+        caught.value
+    )
+    assert "availableNow=True" in str(caught.value)
 
 
 def test_a_frame_of_a_table_that_was_replaced_fails(

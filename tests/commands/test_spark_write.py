@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import NestedField
+from pyspark.sql.types import LongType, StructField, StructType
 from support.peers.notebook import Notebook
 from support.tables.iceberg_tables import (
     SCHEMA,
@@ -27,6 +28,11 @@ from support.tables.iceberg_tables import (
     pyiceberg_catalog,
     pyiceberg_table,
 )
+
+from lake.commands.spark.upserts import upsert
+from lake.commands.spark.writer import LakeWriter
+from lake.core.base.errors import NotFoundError
+from lake.core.table.catalogs.sql import EmbeddedBackend
 
 pytestmark = pytest.mark.spark
 
@@ -219,6 +225,31 @@ def test_what_cannot_be_written_is_refused_by_its_name(writes: Writes, warehouse
         assert re.search(text, message, re.IGNORECASE), message
     assert ids_in(warehouse) == [1]
     assert len(list(warehouse.rglob("data/**/*.parquet"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "similar"), [("db.nope", ""), ("db.tt", r"did you mean db\.t\? ")]
+)
+def test_a_write_to_a_missing_table_says_how_to_create_it_and_asks_the_catalog_once(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, name: str, similar: str
+) -> None:
+    make_table(warehouse)
+    asked: list[str] = []
+    load = EmbeddedBackend.load
+
+    def counted(self: Any, identifier: str) -> Any:
+        asked.append(identifier)
+        return load(self, identifier)
+
+    monkeypatch.setattr(EmbeddedBackend, "load", counted)
+    options = {"warehouse": str(warehouse), "path": name}
+    hint = rf"table {name} does not exist .*\({similar}create it with `lake create {name} 'NAME TYPE' …`"
+
+    with pytest.raises(NotFoundError, match=hint):
+        LakeWriter(options, StructType([StructField("id", LongType())]), overwrite=False)
+    assert asked == [name]
+    with pytest.raises(NotFoundError, match=hint):
+        upsert(name, key="id", warehouse=str(warehouse))(frame=None)
 
 
 def test_a_bad_row_leaves_no_files(writes: Writes, warehouse: Path) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from lake.core.base.errors import BadInputError, RefusedError
+from lake.core.base.errors import BadInputError, RefusedError, did_you_mean
 from lake.core.base.options import Option
 from lake.core.data.columns.type_promotion import promotable
 from lake.core.data.schemas.new_tables import is_list
@@ -135,14 +135,14 @@ class _Check:
                 continue
             elif field.required and field.write_default is None:
                 yield f"lacks the required column {name} ({field.field_type})"
-        folded = {field.name.strip().lower(): field.name for field in wanted}
+        lacking = [prefix + field.name for field in wanted if field.name not in names]
         for name, type_ in types.items():
             if self.evolve:
                 continue
             self.unknown = True
-            similar = folded.get(name.strip().lower())
-            suggestion = f" (did you mean {prefix}{similar}?)" if similar else ""
-            yield f"has column {prefix}{name} ({type_}), which the table lacks{suggestion}"
+            meant = did_you_mean(prefix + name.strip(), lacking)
+            hint = f" ({meant})" if meant else ""
+            yield f"has column {prefix}{name} ({type_}), which the table lacks{hint}"
 
     def _value(
         self, wanted: IcebergType, found: pa.DataType, source: SourceColumns, name: str

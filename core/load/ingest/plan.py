@@ -289,7 +289,11 @@ def plan_ingest(session: Session, identifier: str, request: LoadRequest) -> Inge
         RefusedError: the table cannot be written.
     """
     options, earlier = request.options, EarlierRun()
-    existing = existing_table(session, identifier, options)
+    existing = (
+        table_of_frame(session, identifier)
+        if request.frame
+        else existing_table(session, identifier, options)
+    )
     if existing is not None:
         require_writable(existing, options.branch)
         head_id = _head_id(existing, options.branch)
@@ -416,12 +420,29 @@ def existing_table(session: Session, identifier: str, options: IngestOptions) ->
         return session.table(identifier)
     except NotFoundError as error:
         if not options.create:
-            similar = error.hint if error.hint and error.hint.endswith("?") else None
-            hints = filter(None, (similar, f"add {Option.CREATE} to create the table"))
-            raise NotFoundError(error.message, hint=" ".join(hints)) from error
+            raise _missing(error, f"add {Option.CREATE} to create the table") from error
     if options.branch != ancestry.MAIN:
         raise InvalidRequestError(f"a new table has no branch {options.branch}: its first is main")
     return None
+
+
+def table_of_frame(session: Session, identifier: str) -> Table:
+    """Return the table that takes the rows of a frame, which creates none.
+
+    Raises:
+        NotFoundError: it does not exist.
+    """
+    try:
+        return session.table(identifier)
+    except NotFoundError as error:
+        how = f"create it with `lake create {identifier} 'NAME TYPE' …`, or check the name, catalog and warehouse"
+        raise _missing(error, how) from error
+
+
+def _missing(error: NotFoundError, how: str) -> NotFoundError:
+    """Return the error for a missing table: the name of a similar one, and how it is created."""
+    similar = error.hint if error.hint and error.hint.endswith("?") else None
+    return NotFoundError(error.message, hint=" ".join(filter(None, (similar, how))))
 
 
 # From another table

@@ -20,6 +20,8 @@ from lake.core.base.errors import (
     LakeError,
     NotFoundError,
     RefusedError,
+    did_you_mean,
+    listed_columns,
 )
 from lake.core.base.options import Option
 from lake.core.base.progress import Meter, shown
@@ -163,7 +165,7 @@ class _Division:
         if index < 0:
             raise InvalidRequestError(
                 f"{file.path} has no column {column}, which {Option.ROUTE} names",
-                hint=f"columns: {', '.join(found.columns.names)}",
+                hint=did_you_mean(column, found.columns.names, listed_columns(found.columns.names)),
             )
         kinds = self._log.column if self._log else column
         if found.columns.get_field_index(kinds) < 0:

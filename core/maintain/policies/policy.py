@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lake.core.base.errors import InvalidRequestError, RefusedError
+from lake.core.base.errors import InvalidRequestError, RefusedError, did_you_mean, nearest
 from lake.core.base.units import parse_duration_ms
 from lake.core.maintain.policies.conditions import parse_when
 from lake.core.maintain.policies.windows import Window, parse_window
@@ -162,7 +161,7 @@ def _settings(
 def _require_quoted(pattern: str, name: str, value: Any, place: str) -> None:
     """Refuse ``[db.t]``, which in TOML is not the table with the name ``db.t``."""
     known = (*_OF_TABLES, *ACTIONS)
-    if isinstance(value, Mapping) and not get_close_matches(name, known, n=1):
+    if isinstance(value, Mapping) and nearest(name, known) is None:
         raise InvalidRequestError(
             f"{place} has the unknown name {name}",
             hint=f'a name with a dot needs quotes: "{pattern}.{name}"',
@@ -195,8 +194,7 @@ def _of_properties(properties: Mapping[str, str], choices: Choices) -> dict[str,
 def _require_known(name: str, known: Sequence[str], place: str) -> None:
     if name in known:
         return
-    similar = get_close_matches(name, known, n=1)
-    hint = f"did you mean {similar[0]}?" if similar else f"known are: {', '.join(known)}"
+    hint = did_you_mean(name, known) or f"known are: {', '.join(known)}"
     raise InvalidRequestError(f"{place} has the unknown name {name}", hint=hint)
 
 

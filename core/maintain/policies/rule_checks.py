@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from lake.core.base.errors import did_you_mean
 from lake.core.table.catalogs.patterns import is_glob, matches, may_match
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def ineffective(rules: Sequence[Rule], spaces: Sequence[Namespace]) -> Iterator[
         if any(matches(name, space, rule.pattern) for space, name in tables):
             yield from _decided(rule, rules[:number], tables)
         elif not any(may_match(space, rule.pattern) for space in unlisted):
-            nearest = _nearest(rule.pattern, spaces)
-            yield f"{rule} selects no table" + (f"; did you mean {nearest}?" if nearest else "")
+            meant = did_you_mean(rule.pattern, _known(spaces), similarity=_SIMILAR)
+            yield "; ".join(filter(None, (f"{rule} selects no table", meant)))
 
 
 def _decided(
@@ -80,12 +80,10 @@ def _covers(earlier: Rule, later: Rule) -> bool:
     )
 
 
-def _nearest(pattern: str, spaces: Sequence[Namespace]) -> str | None:
-    """Return the name of a table or a namespace, or the glob of a namespace, that is most similar to a pattern."""
+def _known(spaces: Sequence[Namespace]) -> Sequence[str]:
+    """Return the names of tables and namespaces, and the globs of namespaces, that a pattern is compared with."""
     known = [text for space in spaces for text in (space.name, f"{space.name}.*")]
     names = [name for space in spaces for name in space.tables]
     if len(names) <= _MOST_COMPARED:
         known = [*names, *known]
-    by_lower = {text.lower(): text for text in known[:_MOST_COMPARED]}
-    similar = get_close_matches(pattern.lower(), by_lower, n=1, cutoff=_SIMILAR)
-    return by_lower[similar[0]] if similar else None
+    return known[:_MOST_COMPARED]

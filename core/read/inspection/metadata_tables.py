@@ -25,7 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lake.core.base.errors import CorruptFileError, InvalidRequestError, NotFoundError
+from lake.core.base.errors import CorruptFileError, InvalidRequestError, unknown_column
 from lake.core.base.options import Option
 from lake.core.read.inspection.file_tables import FileTables
 from lake.core.read.inspection.show import shown_properties
@@ -237,7 +237,7 @@ def _projected(schema: Schema, names: Sequence[str] | None) -> Schema:
     columns = {field.name: field for field in schema.fields}
     for name in names:
         if name not in columns:
-            raise NotFoundError(f"no column named {name}", hint=f"columns: {', '.join(columns)}")
+            raise unknown_column(name, list(columns))
     return Schema(*(columns[name] for name in dict.fromkeys(names)))
 
 

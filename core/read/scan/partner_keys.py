@@ -26,7 +26,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.base.choices import Overflow
-from lake.core.base.errors import InvalidRequestError, NotFoundError, RefusedError
+from lake.core.base.errors import InvalidRequestError, RefusedError, unknown_column
 from lake.core.base.options import Option
 from lake.core.base.units import format_size
 from lake.core.data.keys.extraction import columns_of, cut
@@ -52,7 +52,6 @@ from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.session import Session
 
 _TABLE = re.compile(r"(?P<table>\S+?)(@(?P<ref>\S+))?(\s+where\s+(?P<where>.+))?", re.I | re.S)
-_SHOWN_COLUMNS = 40
 # The table or the files, and the table's snapshot.
 _SourceName = tuple[str, str | None]
 
@@ -215,10 +214,7 @@ def _column(schema: Schema, name: str, options: KeyOptions, where: str) -> Neste
     try:
         item = schema.find_field(name, case_sensitive=not options.ignore_case)
     except ValueError as error:
-        raise NotFoundError(
-            f"{where} has no column {name}",
-            hint=f"its columns are: {', '.join(schema.column_names[:_SHOWN_COLUMNS])}",
-        ) from error
+        raise unknown_column(name, schema.column_names, where) from error
     if field_path(schema, item.field_id) is None or not is_key_type(item.field_type):
         raise InvalidRequestError(
             f"{name} is {type_text(item.field_type)}: {Option.ON} takes columns of primitive types "
@@ -383,7 +379,4 @@ def _check_columns(storage: Storage, source: Source, schema: Schema) -> None:
         return
     for item in schema.fields:
         if item.name not in found.names:
-            raise NotFoundError(
-                f"{source.path} has no column {item.name}",
-                hint=f"its columns are: {', '.join(found.names[:_SHOWN_COLUMNS])}",
-            )
+            raise unknown_column(item.name, found.names, source.path)

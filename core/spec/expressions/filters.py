@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
@@ -42,11 +41,13 @@ from pyiceberg.types import (
     StructType,
 )
 
-from lake.core.base.errors import BadInputError, NotFoundError
+from lake.core.base.errors import BadInputError, NotFoundError, listed_columns, unknown_column
 from lake.core.base.plain import Codec
 from lake.core.spec.expressions.literals import (
+    EXAMPLES,
     Coerced,
     MissingZoneError,
+    TypedTextLiteral,
     coerce,
     literal_from_plain,
     literal_to_plain,
@@ -66,7 +67,6 @@ from lake.core.spec.types.bounds import comparable
 TRUE = AlwaysTrue()
 
 _MAX_PLAIN_DEPTH = 400
-_SHOWN_COLUMNS = 40
 _SHOWN_CHARACTERS = 60
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -302,21 +302,12 @@ class _Binder:
         try:
             return self.schema.find_field(key, case_sensitive=self.case_sensitive)
         except ValueError as error:
-            similar = get_close_matches(str(key), self.schema.column_names, n=1)
-            meant = f"Did you mean {similar[0]}? " if similar else ""
-            raise NotFoundError(
-                f"the table has no column {key}", hint=f"{meant}{self._columns()}"
-            ) from error
+            raise unknown_column(str(key), self.schema.column_names, "the table") from error
 
     def _refuse_ambiguous(self, name: str) -> None:
         alike = [known for known in self.schema.column_names if known.lower() == name.lower()]
         if len(alike) > 1:
             raise BadInputError(f"{name} is ambiguous; it matches the columns {', '.join(alike)}")
-
-    def _columns(self) -> str:
-        known = self.schema.column_names
-        more = " …" if len(known) > _SHOWN_COLUMNS else ""
-        return f"Its columns are: {', '.join(known[:_SHOWN_COLUMNS])}{more}."
 
     def _coerce(self, term: BoundReference, literal: Literal[Any], op: str) -> Coerced:
         type_ = term.field.field_type
@@ -326,22 +317,24 @@ class _Binder:
             return coerce(literal, type_)
         except (TypeError, ValueError, ArithmeticError) as error:
             name = str(self.schema.find_column_name(term.field.field_id))
-            hint = self._columns()
+            hint = listed_columns(self.schema.column_names)
             if correct := _correction(type_, literal, error):
-                hint = f"Write: {_quoted(name)} {_SIGNS.get(op, '=')} '{correct}'. {hint}"
+                hint = f"write {_quoted(name)} {_SIGNS.get(op, '=')} {correct}"
             raise BadInputError(
                 f"column {name} is a {type_}, which cannot be compared with {_shown(literal)}: {error}",
                 hint=hint,
             ) from error
 
 
-def _correction(type_: IcebergType, literal: Literal[Any], error: Exception) -> str:
-    """Return the text that was probably meant instead of a literal; empty if there is no such text."""
+def _correction(type_: IcebergType, literal: Literal[Any], error: Exception) -> str | None:
+    """Return the value that was probably meant instead of a literal, or an example; None for a nested type."""
     if isinstance(error, MissingZoneError):
-        return error.suggestion
+        return f"'{error.suggestion}'"
     if isinstance(type_, StringType) and isinstance(literal, LongLiteral | DecimalLiteral):
-        return _shown(literal)
-    return ""
+        return f"'{_shown(literal)}'"
+    if isinstance(type_, StringType) and isinstance(literal, TypedTextLiteral):
+        return _shown(StringLiteral(literal.value))
+    return EXAMPLES.get(type(type_))
 
 
 def _quoted(name: str) -> str:
@@ -384,7 +377,8 @@ def _shown(literal: Literal[Any]) -> str:
     """Return the start of a literal as filters write it."""
     value = literal.value
     if isinstance(literal, StringLiteral):
-        text = "'" + value.replace("'", "''") + "'"
+        kind = f"{literal.type_name} " if isinstance(literal, TypedTextLiteral) else ""
+        text = kind + "'" + value.replace("'", "''") + "'"
     elif isinstance(value, bool):
         text = str(value).lower()
     else:

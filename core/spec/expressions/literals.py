@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 from uuid import UUID
 
 from pyiceberg.expressions.literals import (
@@ -72,6 +73,43 @@ class MissingZoneError(ValueError):
         self.suggestion = suggestion
 
 
+class TypedTextLiteral(StringLiteral):
+    """SQL's ``TYPE '…'``: the text of a value whose type does not depend on the column; see `typed_literal`."""
+
+    type_name: ClassVar[str]
+
+    def __eq__(self, other: object) -> bool:
+        # In a set of values, a text without a type must not replace one that has a type.
+        return type(other) is type(self) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((self.type_name, self.value))
+
+
+class DateTextLiteral(TypedTextLiteral):
+    """A date; where it is compared with a timestamp, its midnight."""
+
+    type_name = "date"
+
+
+class TimeTextLiteral(TypedTextLiteral):
+    """A time of day."""
+
+    type_name = "time"
+
+
+class TimestampTextLiteral(TypedTextLiteral):
+    """A timestamp; with a zone, a point in time."""
+
+    type_name = "timestamp"
+
+
+class TimestamptzTextLiteral(TypedTextLiteral):
+    """A point in time; a text without a zone can be compared with nothing."""
+
+    type_name = "timestamptz"
+
+
 @dataclass(frozen=True, slots=True)
 class Coerced:
     """A literal converted to a type: the closest value from below, and whether it is equal.
@@ -83,6 +121,21 @@ class Coerced:
 
     literal: Literal[Any] | None
     exact: bool = True
+
+
+def typed_literal(type_name: str, text: str) -> Literal[Any]:
+    """Return the value of SQL's ``TYPE 'text'``.
+
+    Args:
+        type_name: one of `TYPE_NAMES`.
+        text: the text of the value.
+
+    Raises:
+        ValueError: the text is not a value of the type.
+    """
+    make, check = _TYPED[type_name]
+    check(text)
+    return make(text)
 
 
 def coerce(literal: Literal[Any], type_: IcebergType) -> Coerced:
@@ -98,7 +151,30 @@ def coerce(literal: Literal[Any], type_: IcebergType) -> Coerced:
     convert = _CONVERSIONS.get(type(type_))
     if convert is None:
         raise TypeError("not comparable")
+    if isinstance(literal, TypedTextLiteral):
+        return _coerce_typed(literal, type_, convert)
     return convert(literal, type_)
+
+
+def _coerce_typed(
+    literal: TypedTextLiteral, type_: IcebergType, convert: Callable[[Literal[Any], Any], Coerced]
+) -> Coerced:
+    text = literal.value
+    if isinstance(literal, DateTextLiteral):
+        return convert(DateLiteral(_days(text)), type_)
+    if isinstance(literal, TimeTextLiteral):
+        same = isinstance(type_, TimeType)
+        return convert(StringLiteral(text) if same else TimeLiteral(0), type_)
+    zoned = True if isinstance(literal, TimestamptzTextLiteral) else None
+    nanos = _timestamp_nanos(text, zoned=zoned)
+    if isinstance(type_, _TIMESTAMPS):
+        return convert(StringLiteral(text), type_)
+    if not isinstance(type_, DateType):
+        return convert(TimestampLiteral(0), type_)
+    if _has_zone(text):
+        raise TypeError("not a date")
+    days, rest = divmod(nanos, _DAY_SECONDS * _NANOS)
+    return Coerced(DateLiteral(days), rest == 0)
 
 
 def literal_to_plain(literal: Literal[Any]) -> list[Any]:
@@ -284,7 +360,10 @@ def _to_timestamp(literal: Literal[Any], type_: IcebergType) -> Coerced:
         raw = Decimal(literal.value)
     elif isinstance(literal, TimestampLiteral):
         raw = Decimal(literal.value * 1000 // unit)
-    elif isinstance(literal, DateLiteral) and not zoned:
+    elif isinstance(literal, DateLiteral) and zoned:
+        day = date.fromordinal(literal.value + _EPOCH_ORDINAL)
+        raise MissingZoneError(f"{day.isoformat()}T00:00:00Z")
+    elif isinstance(literal, DateLiteral):
         raw = Decimal(literal.value * _DAY_SECONDS * _NANOS // unit)
     elif isinstance(literal, StringLiteral):
         raw = Decimal(_timestamp_nanos(literal.value, zoned=zoned)).scaleb(-3 if unit > 1 else 0)
@@ -312,7 +391,8 @@ def _time_nanos(text: str) -> int:
     return ((hour * 60 + minute) * 60 + second) * _NANOS + fraction
 
 
-def _timestamp_nanos(text: str, *, zoned: bool) -> int:
+def _timestamp_nanos(text: str, *, zoned: bool | None = None) -> int:
+    """Return the nanoseconds since 1970 of a text that has a zone or none; `zoned` requires one of the two."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         raise ValueError("write timestamps as 2024-12-31T23:59:59")
@@ -320,7 +400,7 @@ def _timestamp_nanos(text: str, *, zoned: bool) -> int:
     if zoned and zone is None:
         time = found["time"] or "00:00:00"
         raise MissingZoneError(f"{found['date']}T{time}Z")
-    if not zoned and zone is not None:
+    if zoned is False and zone is not None:
         raise ValueError("the column has no time zone: leave it out")
     nanos = _days(found["date"]) * _DAY_SECONDS * _NANOS
     return nanos + _time_nanos(found["time"] or "00:00") - _zone_nanos(zone)
@@ -332,6 +412,25 @@ def _zone_nanos(zone: str | None) -> int:
     minutes = int(zone[1:3]) * 60 + int(zone[4:6])
     return (-1 if zone[0] == "-" else 1) * minutes * 60 * _NANOS
 
+
+def _has_zone(text: str) -> bool:
+    found = _TIMESTAMP.fullmatch(text)
+    return found is not None and found["zone"] is not None
+
+
+_TIMESTAMPS = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+# The types that may precede a text, and what checks the text.
+_TYPED: Mapping[str, tuple[type[TypedTextLiteral], Callable[[str], Any]]] = {
+    "date": (DateTextLiteral, _days),
+    "time": (TimeTextLiteral, _time_nanos),
+    "timestamp": (TimestampTextLiteral, _timestamp_nanos),
+    "timestamp_ntz": (TimestampTextLiteral, partial(_timestamp_nanos, zoned=False)),
+    "timestamptz": (TimestamptzTextLiteral, _timestamp_nanos),
+    "timestamp_ltz": (TimestamptzTextLiteral, _timestamp_nanos),
+}
+
+# Iceberg's names, and Spark's of timestamps without and with a zone.
+TYPE_NAMES = frozenset(_TYPED)
 
 _CONVERSIONS: Mapping[type[IcebergType], Callable[[Literal[Any], Any], Coerced]] = {
     BooleanType: _to_boolean,
@@ -352,6 +451,26 @@ _CONVERSIONS: Mapping[type[IcebergType], Callable[[Literal[Any], Any], Coerced]]
     BinaryType: _to_binary,
 }
 
+# How filters write a value of each type.
+EXAMPLES: Mapping[type[IcebergType], str] = {
+    BooleanType: "true",
+    IntegerType: "10",
+    LongType: "10",
+    FloatType: "10.5",
+    DoubleType: "10.5",
+    DecimalType: "10.5",
+    DateType: "'2024-12-31'",
+    TimeType: "'23:59:59'",
+    TimestampType: "'2024-12-31T23:59:59'",
+    TimestamptzType: "'2024-12-31T23:59:59Z'",
+    TimestampNanoType: "'2024-12-31T23:59:59.123456789'",
+    TimestamptzNanoType: "'2024-12-31T23:59:59.123456789Z'",
+    StringType: "'text'",
+    UUIDType: "'f79c3e09-677c-4bbd-a479-3f349cb785e7'",
+    FixedType: "X'00FF'",
+    BinaryType: "X'00FF'",
+}
+
 # For each type of literal: how its value is serialised and deserialised.
 _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
     "boolean": (BooleanLiteral, bool, bool),
@@ -363,6 +482,10 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[
     "timestamp": (TimestampLiteral, int, int),
     "decimal": (DecimalLiteral, str, Decimal),
     "string": (StringLiteral, str, str),
+    "datetext": (DateTextLiteral, str, str),
+    "timetext": (TimeTextLiteral, str, str),
+    "timestamptext": (TimestampTextLiteral, str, str),
+    "timestamptztext": (TimestamptzTextLiteral, str, str),
     "uuid": (UUIDLiteral, bytes.hex, bytes.fromhex),
     "fixed": (FixedLiteral, bytes.hex, bytes.fromhex),
     "binary": (BinaryLiteral, bytes.hex, bytes.fromhex),

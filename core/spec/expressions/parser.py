@@ -8,6 +8,8 @@
                  | column ["not"] "between" value "and" value
                  | column ["not"] "like" text ["escape" text]
                  | column "is" ["not"] ("null" | "nan" | "true" | "false" | "distinct" "from" value)
+    value      ::= number | text | bytes | "true" | "false" | "null" | type text
+    type       ::= "date" | "time" | "timestamp" | "timestamptz" | "timestamp_ntz" | "timestamp_ltz"
     comparison ::= "=" | "==" | "<>" | "!=" | "<" | "<=" | ">" | ">=" | "<=>"
     column     ::= name ("." name)*
 
@@ -43,7 +45,8 @@ from pyiceberg.expressions.literals import (
 
 from lake.core.base.errors import BadInputError
 from lake.core.spec.expressions.like import ESCAPE, canonical, escaped, literal_prefix, wildcards
-from lake.core.spec.expressions.logic import SHOWN_CHARACTERS, LogicParser
+from lake.core.spec.expressions.literals import TYPE_NAMES, typed_literal
+from lake.core.spec.expressions.logic import SHOWN_CHARACTERS, LogicParser, Token
 from lake.core.spec.expressions.predicates import UNBOUND_CLASSES
 
 _MAX_DIGITS = 400
@@ -74,6 +77,7 @@ _BARE_TIME = re.compile(
 _UNICODE_ESCAPE = re.compile(r"\\(?:(\\)|([0-9a-f]{4})|\+([0-9a-f]{6}))|\\", re.IGNORECASE)
 _NO_NULL = "a comparison with null is never true; write: is null"
 _KEYWORDS = frozenset({"and", "between", "false", "in", "is", "like", "not", "null", "or", "true"})
+_TEXTS = frozenset({"text", "unicode"})
 _NO_NUMBERS = frozenset({"inf", "infinity", "nan"})
 
 _COMPARISONS = {
@@ -143,7 +147,9 @@ class _Parser(LogicParser[BooleanExpression]):
 
     def _condition(self) -> BooleanExpression:
         token = self._next
-        if token.kind == "quoted" or (token.kind == "word" and token.word not in _KEYWORDS):
+        if token.kind == "quoted" or (
+            token.kind == "word" and token.word not in _KEYWORDS and self._typed() is None
+        ):
             return self._predicate(self._column())
         value = self._value("a column, a value, not or (")
         sign = self._comparison()
@@ -269,7 +275,7 @@ class _Parser(LogicParser[BooleanExpression]):
         return self._take().text
 
     def _text_value(self, expected: str) -> str:
-        value = self._value(expected) if self._next.kind in {"text", "unicode"} else None
+        value = self._value(expected) if self._next.kind in _TEXTS else None
         if not isinstance(value, StringLiteral):
             self._fail(expected)
         return value.value
@@ -284,15 +290,28 @@ class _Parser(LogicParser[BooleanExpression]):
             return BooleanLiteral(self._take().word == "true")
         if token.word in _NO_NUMBERS:
             self._fail_at(token.start, "write: is nan, or 'Infinity' or '-Infinity' in quotes")
-        read = _VALUES.get(token.kind)
+        text = self._typed()
+        read = _VALUES.get(token.kind if text is None else text.kind)
         if read is None:
             self._fail(expected)
         try:
-            value = read(token.text)
+            value = read((text or token).text)
+            if text is not None:
+                value = typed_literal(token.word, value.value)
         except (ValueError, ArithmeticError) as error:
             self._fail_at(token.start, str(error))
         self._take()
+        if text is not None:
+            self._take()
         return value
+
+    def _typed(self) -> Token | None:
+        """Return the text after the name of a type, which is next; None if something else is next."""
+        token = self._next
+        if token.word not in TYPE_NAMES:
+            return None
+        text = self._scan(token.start + len(token.text))
+        return text if text.kind in _TEXTS else None
 
 
 def _predicate(op: str, column: Reference, *values: Any) -> BooleanExpression:

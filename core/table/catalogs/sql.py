@@ -6,7 +6,6 @@ import os
 import re
 import sqlite3
 from contextlib import closing
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
@@ -30,6 +29,7 @@ from lake.core.base.errors import (
     CorruptFileError,
     NotFoundError,
     RefusedError,
+    did_you_mean,
 )
 from lake.core.base.options import Option
 from lake.core.table.catalogs import pyiceberg_patches
@@ -186,8 +186,7 @@ class SqlBackend(PyIcebergBackend):
                 f"{error.message}; this database contains {what} of catalog {', '.join(sorted(others))}",
                 hint=self._hint_to_rename(sorted(others)[0]),
             )
-        if similar := get_close_matches(identifier, own, n=1):
-            error.hint = f"did you mean {similar[0]}?"
+        error.hint = did_you_mean(identifier, own) or error.hint
         return error
 
     def _hint_to_rename(self, other: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from contextlib import closing, suppress
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -30,6 +32,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
+    DateType,
     DoubleType,
     IcebergType,
     IntegerType,
@@ -37,11 +40,21 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
 )
 from support.tiers import examples
 
 from lake.core.base.errors import BadInputError
-from lake.core.spec.expressions.filters import bind_filter, filter_columns, row_mask
+from lake.core.spec.expressions.filters import (
+    bind_filter,
+    filter_columns,
+    filter_from_plain,
+    filter_to_plain,
+    row_mask,
+)
 from lake.core.spec.expressions.like import Like
 from lake.core.spec.expressions.parser import parse_filter
 
@@ -58,6 +71,151 @@ def kept(text: str, type_: IcebergType, column: pa.Array | list[Any], name: str 
     batch = pa.RecordBatch.from_pydict({name: column})
     mask = row_mask(bind_filter(parse_filter(text), schema), batch, schema)
     return batch.column(0).filter(mask).to_pylist()
+
+
+DAYS = pa.array([date(2023, 12, 31), date(2024, 1, 1), date(2024, 1, 2), None])
+TIMES = [datetime(2023, 12, 31, 23), datetime(2024, 1, 1), datetime(2024, 1, 1, 12), None]
+NOON_NANOS = 1_704_110_400_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "column", "found"),
+    [
+        ("x >= date '2024-01-01'", DateType(), DAYS, [1, 2]),
+        ("DATE'2024-01-01' < x", DateType(), DAYS, [2]),
+        ("x in (date '2023-12-31', DATE '2024-01-02')", DateType(), DAYS, [0, 2]),
+        ("x in ('2023-12-31', date '2024-01-02')", DateType(), DAYS, [0, 2]),
+        ("x between date '2024-01-01' and date '2024-01-01'", DateType(), DAYS, [1]),
+        ("x is distinct from date '2024-01-01'", DateType(), DAYS, [0, 2, 3]),
+        # A date is its midnight where it is compared with a timestamp.
+        ("x < timestamp '2024-01-01 00:00:01'", DateType(), DAYS, [0, 1]),
+        ("x = timestamp '2024-01-01 00:00:00'", DateType(), DAYS, [1]),
+        ("x = timestamp '2024-01-01 00:00:00.000000001'", DateType(), DAYS, []),
+        ("x > date '2024-01-01'", TimestampType(), TIMES, [2]),
+        ("x >= timestamp '2024-01-01'", TimestampType(), TIMES, [1, 2]),
+        ("x = TIMESTAMP '2024-01-01T12:00:00'", TimestampType(), TIMES, [2]),
+        ("x = timestamp_ntz '2024-01-01 12:00'", TimestampType(), TIMES, [2]),
+        (
+            "x > timestamp '2024-01-01 12:00:00.123456788'",
+            TimestampNanoType(),
+            pa.array([NOON_NANOS + 123_456_788, NOON_NANOS + 123_456_789], pa.timestamp("ns")),
+            [1],
+        ),
+        ("x > time '11:59:59'", TimeType(), pa.array([time(11), time(12)]), [1]),
+    ],
+)
+def test_typed_values_are_those_of_sql(
+    text: str, type_: IcebergType, column: Any, found: list[int]
+) -> None:
+    values = pa.array(column)
+
+    assert kept(text, type_, values) == [values[index].as_py() for index in found]
+
+
+def test_a_column_may_have_the_name_of_a_type() -> None:
+    assert kept("date > date '2024-01-01'", DateType(), DAYS, "date") == [date(2024, 1, 2)]
+    assert kept("time is null", LongType(), [1, None], "time") == [None]
+    assert kept("timestamp in (1)", LongType(), [1, 2], "timestamp") == [1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x > timestamp '2024-01-01T00:00:00Z'",
+        "x > timestamptz '2024-01-01 01:00:00+01:00'",
+        "x > timestamp_ltz '2024-01-01 00:00:00Z'",
+    ],
+)
+def test_a_typed_timestamp_with_a_zone_is_a_point_in_time(text: str) -> None:
+    points = [datetime(2024, 1, 1, hour, tzinfo=UTC) for hour in (0, 1)]
+
+    assert kept(text, TimestamptzType(), points) == points[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "reason", "hint"),
+    [
+        ("x >= date '2024-01-01'", StringType(), "not text", "write x >= '2024-01-01'"),
+        ("x in ('a', date '2024-01-01')", StringType(), "not text", "write x = '2024-01-01'"),
+        ("x = timestamp '2024-01-01'", StringType(), "not text", "write x = '2024-01-01'"),
+        ("x = date '2024-01-01'", LongType(), "not a number", "write x = 10"),
+        ("x in (19723, date '2024-01-01')", LongType(), "not a number", "write x = 10"),
+        ("x = time '10:00:00'", DateType(), "not a date", "write x = '2024-12-31'"),
+        (
+            "x > date '2024-01-01'",
+            TimestamptzType(),
+            "the time has no zone",
+            "write x > '2024-01-01T00:00:00Z'",
+        ),
+        (
+            "x > timestamptz '2024-01-01 10:00'",
+            TimestamptzType(),
+            "the time has no zone",
+            "write x > '2024-01-01T10:00Z'",
+        ),
+        (
+            "x > timestamp '2024-01-01 10:00'",
+            TimestamptzType(),
+            "the time has no zone",
+            "write x > '2024-01-01T10:00Z'",
+        ),
+        (
+            "x > timestamp '2024-01-01 10:00Z'",
+            TimestampType(),
+            "the column has no time zone: leave it out",
+            "write x > '2024-12-31T23:59:59'",
+        ),
+        (
+            "x > timestamptz '2024-01-01 10:00Z'",
+            DateType(),
+            "not a date",
+            "write x > '2024-12-31'",
+        ),
+    ],
+)
+def test_a_typed_value_is_not_compared_with_a_column_of_another_type(
+    text: str, type_: IcebergType, reason: str, hint: str
+) -> None:
+    with pytest.raises(BadInputError) as caught:
+        bind_filter(parse_filter(text), schema_of(x=type_))
+    assert caught.value.message.endswith(f": {reason}")
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        ("x > date '2024-1-1'", "5: \"date '2024-1-1'\"", "write dates as 2024-12-31"),
+        ("x > date '2024-02-30'", "5", "day is out of range for month"),
+        ("x > timestamp 'noon'", "5", "write timestamps as 2024-12-31T23:59:59"),
+        ("x > time '25:00:00'", "5", "no such time of day"),
+        ("x > date", "5", "expected a value"),
+        ("x > interval '1' day", "5", "expected a value"),
+        ("x like date '2024-01-01'", "8", "expected a pattern in single quotes"),
+    ],
+)
+def test_a_typed_value_that_is_not_one_is_refused_at_its_place(
+    text: str, place: str, reason: str
+) -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse_filter(text)
+    assert f"at character {place}" in caught.value.message
+    assert reason in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "date '2024-01-01'",
+        "time '10:00'",
+        "timestamp '2024-01-01'",
+        "timestamptz '2024-01-01T00:00Z'",
+    ],
+)
+def test_a_typed_value_travels_to_tasks(value: str) -> None:
+    found = parse_filter(f"x > {value} or x in ({value}, null)")
+
+    assert filter_from_plain(json.loads(json.dumps(filter_to_plain(found)))) == found
 
 
 # The same text goes to SQLite and to lake.
