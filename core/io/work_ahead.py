@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
@@ -15,7 +16,7 @@ _Result = TypeVar("_Result")
 
 
 def ahead(
-    pool: ThreadPoolExecutor,
+    pool: ThreadPoolExecutor | _Daemons,
     work: Callable[[_T], _Result],
     items: Iterable[_T],
     most: int,
@@ -63,33 +64,44 @@ def looked_up(
         items: the items; twice as many as threads are taken before their results are.
         threads: the number of threads.
     """
-    tasks = SimpleQueue[tuple[Future[_Result], _T] | None]()
-    waiting: deque[Future[_Result]] = deque()
-    started = 0
-
-    def run() -> None:
-        while (task := tasks.get()) is not None:
-            future, item = task
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(work(item))
-            except BaseException as error:  # noqa: BLE001 - the caller raises it
-                future.set_exception(error)
-
+    pool = _Daemons(threads)
     try:
-        for item in items:
-            if started < threads:
-                Thread(target=run, name="look-up", daemon=True).start()
-                started += 1
-            waiting.append(Future())
-            tasks.put((waiting[-1], item))
-            if len(waiting) > 2 * threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        yield from ahead(pool, work, items, 2 * threads)
     finally:
-        for future in waiting:
-            future.cancel()
-        for _ in range(started):
-            tasks.put(None)
+        pool.end()
+
+
+class _Daemons:
+    """Threads for which neither their user nor the end of the process waits."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._started = 0
+        self._tasks = SimpleQueue[Callable[[], None] | None]()
+
+    def submit(self, work: Callable[[_T], _Result], item: _T, /) -> Future[_Result]:
+        """Let a thread do work."""
+        future = Future[_Result]()
+        self._tasks.put(partial(_complete, future, work, item))
+        if self._started < self._most:
+            Thread(target=self._run, name="look-up", daemon=True).start()
+            self._started += 1
+        return future
+
+    def end(self) -> None:
+        """Let each thread end after its work."""
+        for _ in range(self._started):
+            self._tasks.put(None)
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+
+
+def _complete(future: Future[_Result], work: Callable[[_T], _Result], item: _T) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work(item))
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
+        future.set_exception(error)
