@@ -179,7 +179,7 @@ class ScanPlan:
         """The indices of the pieces that are read together."""
         if self.ordered is not None:
             return self.ordered
-        return pack(weights(self.pieces.length, self.packing).tolist(), self.packing)
+        return pack(weights(self.pieces.length, self.packing), self.packing)
 
     def facts(self) -> ScanFacts:
         """Return the plan's counts for the output."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -165,7 +166,7 @@ def _first(offsets: pa.Array) -> pa.Array:
     return pc.list_element(filled, 0)
 
 
-def pack(weights: Iterable[int], options: SplitOptions) -> list[list[int]]:
+def pack(weights: npt.ArrayLike, options: SplitOptions) -> list[list[int]]:
     """Pack the indices of pieces into splits of at most ``size`` weight.
 
     Uses first fit over ``lookback`` open splits; if there are more, the heaviest is closed.
@@ -174,19 +175,32 @@ def pack(weights: Iterable[int], options: SplitOptions) -> list[list[int]]:
     bins: list[list[int]] = []
     loads: list[int] = []
     size, lookback = options.size, options.lookback
-    for number, weight in enumerate(weights):
-        for index, load in enumerate(loads):
-            if load + weight <= size:
-                bins[index].append(number)
-                loads[index] = load + weight
-                break
-        else:
-            bins.append([number])
-            loads.append(weight)
-            if len(bins) > lookback:
-                heaviest = loads.index(max(loads))
-                done.append(bins.pop(heaviest))
-                loads.pop(heaviest)
+    values = np.asarray(weights, np.int64)
+    ends = np.append(np.flatnonzero(values[1:] != values[:-1]) + 1, len(values))[: len(values)]
+    at = 0
+    for end, weight in zip(ends.tolist(), values[ends - 1].tolist(), strict=True):
+        while at < end:
+            for index, load in enumerate(loads):
+                if load + weight <= size:
+                    if at + 1 == end or not weight:
+                        bins[index].append(at)
+                        loads[index] = load + weight
+                        at += 1
+                        break
+                    # The next pieces of the same weight, such as small files, have no other place either.
+                    count = min((size - load) // weight, end - at)
+                    bins[index] += range(at, at + count)
+                    loads[index] = load + count * weight
+                    at += count
+                    break
+            else:
+                bins.append([at])
+                loads.append(weight)
+                at += 1
+                if len(bins) > lookback:
+                    heaviest = loads.index(max(loads))
+                    done.append(bins.pop(heaviest))
+                    loads.pop(heaviest)
     return [*done, *bins]
 
 

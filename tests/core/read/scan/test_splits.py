@@ -40,7 +40,11 @@ def packed_by_the_book(weights: list[int], size: int, lookback: int) -> list[lis
 
 
 @settings(deadline=None, max_examples=examples(200))
-@given(st.lists(st.integers(1, 200), max_size=60), st.integers(1, 150), st.integers(1, 12))
+@given(
+    st.lists(st.integers(1, 200) | st.sampled_from([0, 7, 40]), max_size=60),
+    st.integers(1, 150),
+    st.integers(1, 12),
+)
 def test_packing_is_first_fit_with_a_lookback_and_the_heaviest_goes_first(
     weights: list[int], size: int, lookback: int
 ) -> None:
