@@ -35,7 +35,7 @@ def create(path: str, data: bytes, *, ids: Ids) -> None:
         NotCreatedError: the name exists, or the contents could not be written.
         RefusedError: the file system does not support hard links, which atomic creation needs.
     """
-    temporary = _temporary(path, ids)
+    temporary = draft_of(path, ids)
     try:
         try:
             _write(temporary, data, _MODE)
@@ -72,7 +72,7 @@ def _names_of(path: str) -> int:
 
 def replace(path: str, data: bytes, *, ids: Ids, mode: int = _MODE) -> None:
     """Replace a file's contents and permissions atomically."""
-    temporary = _temporary(path, ids)
+    temporary = draft_of(path, ids)
     try:
         _write(temporary, data, mode)
         os.replace(temporary, path)
@@ -120,7 +120,8 @@ def require_own(
     raise InvalidRequestError(f"{path} is not {kind}", hint="name another file")
 
 
-def _temporary(path: str, ids: Ids) -> str:
+def draft_of(path: str, ids: Ids) -> str:
+    """Return a name for the unfinished contents of a file, which `sweep` finds."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f"{ids.uuid()}-{name}.unfinished")
 
