@@ -332,7 +332,7 @@ CHECKS = (
     _check("settled-source-file", without("now_ms - one.seen_ms >= settle_ms"), _ODD_FILES),
     _check("list-given-up", never, _ODD_FILES),
     _check(
-        "state-unchanged", instead("lambda: _read(self.folder) == before", "None"), _WATCH_CRASHES
+        "state-unchanged", instead("lambda: _read(self.folder) == before", "None"), _WATCH_STATE
     ),
     _check("part-of-older-revision", instead("written_at < state.revision", "True"), _WATCH_STATE),
     _check("part-of-latest-run", instead("lambda: True", "None"), _WATCH_STATE),

@@ -84,3 +84,14 @@ def test_a_run_whose_lock_was_taken_away_replaces_no_part_that_a_state_names(
                 finish(first, "b")
 
     assert loaded(folder) == {"a"}
+
+
+def test_a_run_replaces_no_state_that_another_run_changed(folder: StateFolder) -> None:
+    first, second = StateStore.open(folder), StateStore.open(folder)
+    finish(first, "a")
+    assert second.state
+
+    with pytest.raises(LockedError, match="another run changed the state"):
+        second.save(replace(second.state, files=9))
+
+    assert StateStore.open(folder).state == first.state
