@@ -19,7 +19,7 @@ _LOOK_SECONDS = 0.02
 # As the user's umask restricts it.
 _MODE = 0o666
 _HEAD_BYTES = 1024
-_TEMPORARY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+\.unfinished", re.DOTALL)
+_DRAFT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+\.unfinished", re.DOTALL)
 
 
 class NotCreatedError(Exception):
@@ -126,11 +126,16 @@ def draft_of(path: str, ids: Ids) -> str:
     return os.path.join(folder, f"{ids.uuid()}-{name}.unfinished")
 
 
+def is_draft(name: str) -> bool:
+    """Whether a name is one that `draft_of` returns: of a file that is being written, or was when a process ended."""
+    return _DRAFT.fullmatch(name) is not None
+
+
 def sweep(folder: str) -> None:
     """Remove the unfinished files of killed processes; only a sole writer may call this."""
     with suppress(OSError):
         for name in os.listdir(folder):
-            if _TEMPORARY.fullmatch(name):
+            if is_draft(name):
                 os.unlink(os.path.join(folder, name))
 
 
