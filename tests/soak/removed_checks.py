@@ -42,6 +42,8 @@ _CONSUMERS = "tests/commands/test_consumers.py"
 _ROUTE = "tests/commands/test_ingest_route.py"
 _VALUED_ROWS = f"{_CORE}/data/sources/test_valued_rows.py"
 _KAFKA = f"{_CORE}/load/continuous/test_kafka.py"
+_STATE_FOLDER = f"{_CORE}/io/storage/test_state_folder.py"
+_OVERLAPS = "tests/commands/test_scan_follow_overlaps.py"
 _WATCH_STATE = f"{_CORE}/load/continuous/test_state.py"
 _IN_PARTS = "tests/commands/test_deletes_in_parts.py"
 _REPAIR = "tests/commands/test_repair.py"
@@ -330,9 +332,16 @@ CHECKS = (
     _check("settled-source-file", without("now_ms - one.seen_ms >= settle_ms"), _ODD_FILES),
     _check("list-given-up", never, _ODD_FILES),
     _check(
-        "state-unchanged", instead("lambda: _read(self.folder) == before", "None"), _WATCH_CRASHES
+        "state-unchanged", instead("lambda: _read(self.folder) == before", "None"), _WATCH_STATE
     ),
     _check("part-of-older-revision", instead("written_at < state.revision", "True"), _WATCH_STATE),
+    _check("part-of-latest-run", instead("lambda: True", "None"), _WATCH_STATE),
+    _check("latest-run", always, _STATE_FOLDER),
+    _check(
+        "place-alone",
+        instead("self.alone(lambda: True)", "translate_errors(self.path)"),
+        _STATE_FOLDER,
+    ),
     # Loads into several tables.
     _check("max-tables-of-route", never, _ROUTE),
     _check("plain-table-names", instead('r"[A-Za-z0-9_]+"', '".+"'), _ROUTE),
@@ -377,6 +386,10 @@ CHECKS = (
         never,
         f"{_FOLLOW_OUTPUT}::test_an_output_that_is_not_mounted_does_not_lose_the_prepared_epoch",
     ),
+    _check(
+        "sweep-alone", instead("self.folder.alone(self._is_known)", "open(__file__)"), _OVERLAPS
+    ),
+    _check("folder-of-this-run", instead('f"{name}-{run}"', "name"), _OVERLAPS),
     _check(
         "rows-of-discovery",
         never,

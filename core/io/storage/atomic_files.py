@@ -19,7 +19,7 @@ _LOOK_SECONDS = 0.02
 # As the user's umask restricts it.
 _MODE = 0o666
 _HEAD_BYTES = 1024
-_TEMPORARY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+\.unfinished", re.DOTALL)
+_DRAFT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+\.unfinished", re.DOTALL)
 
 
 class NotCreatedError(Exception):
@@ -35,7 +35,7 @@ def create(path: str, data: bytes, *, ids: Ids) -> None:
         NotCreatedError: the name exists, or the contents could not be written.
         RefusedError: the file system does not support hard links, which atomic creation needs.
     """
-    temporary = _temporary(path, ids)
+    temporary = draft_of(path, ids)
     try:
         try:
             _write(temporary, data, _MODE)
@@ -72,7 +72,7 @@ def _names_of(path: str) -> int:
 
 def replace(path: str, data: bytes, *, ids: Ids, mode: int = _MODE) -> None:
     """Replace a file's contents and permissions atomically."""
-    temporary = _temporary(path, ids)
+    temporary = draft_of(path, ids)
     try:
         _write(temporary, data, mode)
         os.replace(temporary, path)
@@ -120,16 +120,22 @@ def require_own(
     raise InvalidRequestError(f"{path} is not {kind}", hint="name another file")
 
 
-def _temporary(path: str, ids: Ids) -> str:
+def draft_of(path: str, ids: Ids) -> str:
+    """Return a name for the unfinished contents of a file, which `sweep` finds."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f"{ids.uuid()}-{name}.unfinished")
+
+
+def is_draft(name: str) -> bool:
+    """Whether a name is one that `draft_of` returns: of a file that is being written, or was when a process ended."""
+    return _DRAFT.fullmatch(name) is not None
 
 
 def sweep(folder: str) -> None:
     """Remove the unfinished files of killed processes; only a sole writer may call this."""
     with suppress(OSError):
         for name in os.listdir(folder):
-            if _TEMPORARY.fullmatch(name):
+            if is_draft(name):
                 os.unlink(os.path.join(folder, name))
 
 

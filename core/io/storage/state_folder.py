@@ -1,7 +1,9 @@
 """The folder in which a command that continues where it stopped keeps its state, on a local disk.
 
 The folder contains a file `lock`: the kernel's lock on it lets one run at a time work with the state, and ends with
-the process. Files are replaced whole and survive a power failure.
+the process. The lock excludes nobody if the file was removed, or on a network file system that grants it on each
+machine. So a run also writes its name into the file, and an earlier run changes nothing from then on. Files are
+replaced whole and survive a power failure.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lake.core.base import locations
 from lake.core.base.clock import Clock, Ids
@@ -30,7 +32,7 @@ _LOOK_SECONDS = 0.5
 _SWAP_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StateFolder:
     """A folder of state.
 
@@ -43,6 +45,8 @@ class StateFolder:
     path: str
     clock: Clock
     ids: Ids
+    # What this run wrote into the lock's file.
+    _signature: bytes | None = field(default=None, init=False)
 
     @classmethod
     def at(cls, location: str, *, clock: Clock, ids: Ids) -> StateFolder:
@@ -88,8 +92,10 @@ class StateFolder:
                         f"another run worked with {self.path} for longer than {Option.WAIT}"
                     )
                 if acquired:
-                    self._sign(descriptor, command)
-                    atomic_files.sweep(self.path)
+                    # An earlier run that still works has made its change, or will not make it.
+                    with translate_errors(self.path), self._swapping():
+                        self._sign(descriptor, command)
+                        atomic_files.sweep(self.path)
                 yield acquired
         finally:
             os.close(descriptor)
@@ -102,10 +108,12 @@ class StateFolder:
             "pid": os.getpid(),
             "since": format_time(self.clock.now_ms()),
             "process": process_name(),
+            "run": self.ids.uuid(),
         }
+        self._signature = json.dumps(owner).encode()
         with translate_errors(self.file(LOCK)):
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(owner).encode(), 0)
+            os.pwrite(descriptor, self._signature, 0)
 
     def owner(self) -> RunFacts:
         """Return the run that holds the lock, as far as it is known."""
@@ -159,7 +167,7 @@ class StateFolder:
 
     def replace(
         self, name: str, data: bytes, *, expected: Callable[[], bool] | None = None
-    ) -> bool:
+    ) -> None:
         """Replace a file's contents durably, or create it.
 
         Args:
@@ -168,20 +176,56 @@ class StateFolder:
             expected: whether the old contents are as this process knows them, asked while no other process can
                 replace the file; None to replace it in any case.
 
-        Returns:
-            False if the old contents were not as expected; nothing was changed then.
+        Raises:
+            LockedError: they are not, or another run has begun; nothing was changed.
         """
-        with translate_errors(self.file(name)), self._swapping(expected is not None):
-            if expected is not None and not expected():
-                return False
+        with translate_errors(self.file(name)), ExitStack() as stack:
+            if expected is not None:
+                stack.enter_context(self.alone(expected))
             atomic_files.replace(self.file(name), data, ids=self.ids)
-        return True
+
+    def draft(self, name: str) -> str:
+        """Return the path of a file that `place` renames; the next run removes it if it remains."""
+        return atomic_files.draft_of(self.file(name), self.ids)
+
+    def place(self, draft: str, name: str) -> None:
+        """Give a draft on the disk its name durably; what had the name is replaced.
+
+        Raises:
+            LockedError: another run has begun; nothing was changed.
+        """
+        with translate_errors(self.file(name)), self.alone(lambda: True):  # check: place-alone
+            os.replace(draft, self.file(name))
+            atomic_files.flush(self.path)
 
     @contextmanager
-    def _swapping(self, alone: bool) -> Iterator[None]:  # noqa: FBT001
-        if not alone:
+    def alone(self, expected: Callable[[], bool]) -> Iterator[None]:
+        """Let no other run change the state during a block, in which `replace` expects nothing.
+
+        Args:
+            expected: whether the state is as this process knows it.
+
+        Raises:
+            LockedError: it is not, or another run has begun, which may need any file.
+        """
+        with self._swapping():
+            if not (self._is_latest() and expected()):
+                raise LockedError(
+                    f"another run changed the state in {self.path} while this one worked",
+                    hint="let one run at a time work with a state",
+                )
             yield
-            return
+
+    def _is_latest(self) -> bool:
+        """Whether no other run has signed the lock's file since this one did."""
+        if self._signature is None:
+            return True
+        # The file of a lock that was removed is missing, or nobody has signed the new one.
+        found = self.read(LOCK, limit=_LARGEST_OWNER)
+        return not found or found == self._signature  # check: latest-run
+
+    @contextmanager
+    def _swapping(self) -> Iterator[None]:
         try:
             with atomic_files.sole_writer(self.path, _SWAP_SECONDS, self.clock):
                 yield

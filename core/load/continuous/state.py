@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 import pyarrow as pa
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from lake.core.base.errors import CorruptFileError, InvalidRequestError, LockedError
+from lake.core.base.errors import CorruptFileError, InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.plain import PlainData
 from lake.core.data.sources.discovery import source_folder
@@ -164,11 +164,7 @@ class StateStore:
         after = replace(state, revision=(before.revision if before else 0) + 1)
         data = json.dumps({"format": FORMAT, **after.to_plain()}, ensure_ascii=False).encode()
         # check: state-unchanged
-        if not self.folder.replace(_STATE, data, expected=lambda: _read(self.folder) == before):
-            raise LockedError(
-                f"another run changed the state in {self.folder.path} while this one worked",
-                hint="run the stream once at a time",
-            )
+        self.folder.replace(_STATE, data, expected=lambda: _read(self.folder) == before)
         self.state = after
 
     def finish(self, state: WatchState, files: Sequence[WatchedFile]) -> None:
@@ -178,7 +174,7 @@ class StateStore:
         entries: Mapping[str, WatchedFile] = new
         if len(names) > _MOST_PARTS:
             entries, names = {**self.loaded, **new}, names[-1:]
-        self.folder.replace(names[-1], _packed(entries.values()))
+        self._write_part(names[-1], entries)
         self.save(replace(state, ledger=names))
         self.loaded.update(new)
         self.sweep()
@@ -186,10 +182,19 @@ class StateStore:
     def rewrite(self, state: WatchState, loaded: Mapping[str, WatchedFile]) -> None:
         """Replace the state and the whole ledger."""
         name = _part_of(state)
-        self.folder.replace(name, _packed(loaded.values()))
+        self._write_part(name, loaded)
         self.save(replace(state, ledger=(name,)))
         self.loaded = dict(loaded)
         self.sweep()
+
+    def _write_part(self, name: str, files: Mapping[str, WatchedFile]) -> None:
+        """Write a part of the ledger, which a later run may have written and named already.
+
+        Raises:
+            LockedError: a later run has begun.
+        """
+        # check: part-of-latest-run
+        self.folder.replace(name, _packed(files.values()), expected=lambda: True)
 
     def sweep(self) -> None:
         """Remove the files of ledgers that no state will name.

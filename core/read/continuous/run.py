@@ -56,7 +56,9 @@ class Run:
         self.started = self.clock.monotonic()
         self.pipe, self.destination = self._opened(options.output)
         self.state = self._state_to_continue()
-        self.output = EpochOutput(self.destination.path or "", self.state.state_id)
+        self.output = EpochOutput(
+            self.destination.path or "", self.state.state_id, session.ids.uuid()
+        )
 
     @property
     def position(self) -> Position | None:
@@ -110,7 +112,9 @@ class Run:
             self.state = recover(self.store, before, self.output)
             self.done.epochs += self.state.epoch - before.epoch
             self.done.rows += self.state.totals.rows - before.totals.rows
-        self.store.sweep(self.state)
+            self.store.sweep(self.state, self.output.sweep)
+        else:
+            self.store.sweep(self.state)
 
     def result(self) -> FollowResult:
         """Return what was handed over, and where the follow is."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from lake.core.base import locations
 from lake.core.base.errors import CorruptFileError, RefusedError
 from lake.core.base.options import Option
+from lake.core.io.storage.atomic_files import is_draft
 from lake.core.spec.properties.table_properties import ABANDONED_METADATA, METADATA_PATH
 from lake.core.table.metadata.commit_marks import has_mark, mark_of
 from lake.core.table.metadata.files import VERSION_HINT, is_metadata_name, version_of
@@ -40,7 +41,7 @@ _WAITS = (0.2, 0.8, 2, 4, 8)
 _IN_FLIGHT_MS = 600_000
 _TRIES = 12
 # The names that HadoopTableOperations of Iceberg Java gives to the metadata files of a table, and to those that it is
-# about to rename.
+# about to rename; lake has its own for these.
 _OF_FOLDER = re.compile(r"v[0-9]+\..*", re.DOTALL | re.IGNORECASE)
 _UNNAMED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\..*", re.DOTALL | re.IGNORECASE)
 
@@ -169,7 +170,8 @@ class _Listed:
         """Yield the metadata files, comparable."""
         for key in self.files:
             name = key.rpartition("/")[2]
-            if is_metadata_name(name) and not name.startswith(".") and not _UNNAMED.fullmatch(name):
+            is_hidden = name.startswith(".") or _UNNAMED.fullmatch(name) or is_draft(name)
+            if is_metadata_name(name) and not is_hidden:
                 yield key
 
     def may_contain(self, location: str) -> bool:

@@ -45,14 +45,18 @@ class EpochOutput:
     Args:
         path: the folder.
         state_id: of the state; names the hidden folders.
+        run: a UUID of the run; names its own ones.
     """
 
     path: str
     state_id: str
+    run: str
 
-    def hidden(self, number: int) -> str:
-        """Return the path of an epoch before it is handed over."""
-        return os.path.join(self.path, f".lake-epoch-{self.state_id}-{number}")
+    def hidden(self, number: int, run: str | None) -> str:
+        """Return the path of an epoch of a run before it is handed over."""
+        name = f".lake-epoch-{self.state_id}-{number}"
+        # check: folder-of-this-run
+        return os.path.join(self.path, name if run is None else f"{name}-{run}")
 
     def target(self, number: int) -> str:
         """Return the path of an epoch that is handed over."""
@@ -84,7 +88,7 @@ class EpochOutput:
 
     def sweep(self) -> None:
         """Remove the hidden folders that killed runs of this state left."""
-        own = re.compile(rf"\.lake-epoch-{re.escape(self.state_id)}-[0-9]+")
+        own = re.compile(rf"\.lake-epoch-{re.escape(self.state_id)}-[0-9]+(-[-0-9a-f]+)?")
         with translate_errors(self.path):
             for name in os.listdir(self.path):
                 if own.fullmatch(name):
@@ -163,7 +167,7 @@ def write_epoch(
     """
     output.check_exists()
     output.refuse_taken(epoch.number)
-    hidden = output.hidden(epoch.number)
+    hidden = output.hidden(epoch.number, output.run)
     try:
         with translate_errors(hidden):
             _remove(hidden)
@@ -188,14 +192,15 @@ def commit_epoch(store: StateStore, state: State, output: EpochOutput, after: Af
     number = state.epoch + 1
     with translate_errors(output.path):
         output.refuse_taken(number)
-        prepared = Prepared(epoch=number, inode=os.stat(output.path).st_ino, after=after)
+        inode = os.stat(output.path).st_ino
+        prepared = Prepared(epoch=number, run=output.run, inode=inode, after=after)
         state = store.save(state.changed(prepared=prepared))  # check: prepared-before-rename
-        _rename(output, number)
+        _rename(output, prepared)
         return store.save(state.handed_over(after))
 
 
 def recover(store: StateStore, state: State, output: EpochOutput) -> State:
-    """Complete the epoch that a killed run had prepared, and remove what it had not prepared.
+    """Complete the epoch that a killed run had prepared.
 
     Raises:
         RefusedError: the epoch's name exists in the output, or the output is not the folder of the prepared epoch.
@@ -205,14 +210,13 @@ def recover(store: StateStore, state: State, output: EpochOutput) -> State:
     prepared = state.prepared
     if prepared is not None:
         with uninterrupted(), translate_errors(output.path):
-            if os.path.lexists(output.hidden(prepared.epoch)):
+            if os.path.lexists(output.hidden(prepared.epoch, prepared.run)):
                 output.refuse_taken(prepared.epoch)
-                _rename(output, prepared.epoch)
+                _rename(output, prepared)
             else:
                 _refuse_other_folder(output, prepared)
                 atomic_files.flush(output.path)
             state = store.save(state.handed_over(prepared.after))
-    output.sweep()
     return state
 
 
@@ -227,8 +231,9 @@ def _refuse_other_folder(output: EpochOutput, prepared: Prepared) -> None:
         )
 
 
-def _rename(output: EpochOutput, number: int) -> None:
-    os.rename(output.hidden(number), output.target(number))
+def _rename(output: EpochOutput, prepared: Prepared) -> None:
+    number = prepared.epoch
+    os.rename(output.hidden(number, prepared.run), output.target(number))
     atomic_files.flush(output.path)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -84,12 +85,15 @@ def _copied(folder: StateFolder, path: str) -> str:
     target = folder.file(name)
     if os.path.exists(target):
         return name
-    draft = f"{target}.unfinished"
+    draft = folder.draft(name)
     with translate_errors(target):
-        shutil.copyfile(path, draft)
-        atomic_files.flush(draft)
-        os.replace(draft, target)
-        atomic_files.flush(folder.path)
+        try:
+            shutil.copyfile(path, draft)
+            atomic_files.flush(draft)
+            folder.place(draft, name)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
     return name
 
 

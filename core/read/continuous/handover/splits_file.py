@@ -21,7 +21,6 @@ from pydantic import Field, ValidationError
 
 from lake.core.base.errors import CorruptFileError, LakeError
 from lake.core.base.interrupts import uninterrupted
-from lake.core.io.storage import atomic_files
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.state_folder import StateFolder
 from lake.core.read.continuous.handover.keys_file import SavedKeys
@@ -87,10 +86,14 @@ class SplitsHeader(Saved):
 def write_splits(
     folder: StateFolder, header: SplitsHeader, items: Iterable[WorkItem]
 ) -> Pending | None:
-    """Write a discovery's splits durably; return the discovery as pending, or None if there are no splits."""
+    """Write a discovery's splits durably; return the discovery as pending, or None if there are no splits.
+
+    Raises:
+        LockedError: another run has begun, and may have written the file.
+    """
     name = splits_name(header.discovery)
     path = folder.file(name)
-    draft, body = f"{path}.unfinished", f"{path}.lines.unfinished"
+    draft, body = folder.draft(name), folder.draft(name)
     with translate_errors(path):
         try:
             totals = _Totals()
@@ -105,8 +108,7 @@ def write_splits(
                 file.flush()
                 os.fsync(file.fileno())
             with uninterrupted():
-                os.replace(draft, path)
-                atomic_files.flush(folder.path)
+                folder.place(draft, name)
         finally:
             for left in (draft, body):
                 with suppress(FileNotFoundError):

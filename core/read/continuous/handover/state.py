@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from lake.core.base.errors import (
     CorruptFileError,
     InvalidRequestError,
-    LockedError,
     RefusedError,
 )
 from lake.core.base.interrupts import uninterrupted
@@ -32,10 +31,9 @@ _MAX_BYTES = 16 * 1024 * 1024
 _MAX_PENDING = 1_000
 # The number of discoveries whose sizes decide about a pause.
 RING = 3
-_SPLITS = re.compile(r"splits-([1-9][0-9]{0,17})\.jsonl\.zst((\.lines)?\.unfinished)?")
+_SPLITS = re.compile(r"splits-([1-9][0-9]{0,17})\.jsonl\.zst")
 # Of a file of keys: the SHA-256 of its contents.
 KEYS_NAME = r"^keys-[0-9a-f]{64}\.(bin|arrow)$"
-_KEYS = re.compile(r"keys-[0-9a-f]{64}\.(bin|arrow)(\.unfinished)?")
 _Uuid = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 _SnapshotId = Annotated[str, Field(pattern=r"^[0-9]{1,19}$")]
 _Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -153,11 +151,13 @@ class Prepared(Saved):
 
     Args:
         epoch: its number.
+        run: of the run that wrote the folder; None in a state of an earlier version.
         inode: of the output folder, by which an output that is not mounted is recognised.
         after: the changes of the state.
     """
 
     epoch: _Count
+    run: _Uuid | None = None
     inode: _Count
     after: After
 
@@ -346,25 +346,29 @@ class StateStore:
             return stamped
         data = _encoded(stamped)
         with uninterrupted():
-            if not self.folder.replace(STATE_NAME, data, expected=self._is_known):
-                raise LockedError(
-                    f"another run changed the state in {self.folder.path} while this one worked",
-                    hint="run one follow of a state at a time",
-                )
+            self.folder.replace(STATE_NAME, data, expected=self._is_known)
             self._stored = data
         return stamped
 
     def _is_known(self) -> bool:
         return self.folder.read(STATE_NAME, limit=_MAX_BYTES) == self._stored
 
-    def sweep(self, state: State) -> None:
-        """Remove the files of splits and keys that the state does not name, unless another run has changed it."""
-        if not self._is_known():
-            return
+    def sweep(self, state: State, sweep_output: Callable[[], None] = lambda: None) -> None:
+        """Remove the files of splits and keys that the state does not name.
+
+        Args:
+            state: the state as it was saved.
+            sweep_output: removes what the state does not name of the output.
+
+        Raises:
+            LockedError: another run has begun, or changed the state: it may name what this state does not.
+        """
         kept = {name for item in state.pending for name in (item.file, *item.keys)}
-        for name in self.folder.names():
-            if (_SPLITS.fullmatch(name) or _KEYS.fullmatch(name)) and name not in kept:
-                self.folder.remove(name)
+        with self.folder.alone(self._is_known):  # check: sweep-alone
+            sweep_output()
+            for name in self.folder.names():
+                if (_SPLITS.fullmatch(name) or re.fullmatch(KEYS_NAME, name)) and name not in kept:
+                    self.folder.remove(name)
 
 
 def check_same(state: State, table: Table, options: FollowOptions, output: Destination) -> State:

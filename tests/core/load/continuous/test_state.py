@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lake.core.base.clock import SystemClock, SystemIds
+from lake.core.base.errors import LockedError
 from lake.core.io.storage.state_folder import StateFolder
 from lake.core.load.continuous.files.listing import WatchedFile
 from lake.core.load.continuous.state import StateStore, WatchState
@@ -68,3 +69,29 @@ def test_a_part_of_an_older_revision_that_no_state_names_is_removed(
 
     assert [path.name for path in tmp_path.glob("done-*")] == ["done-1-1.jsonl.zst"]
     assert loaded(folder) == {"a"}
+
+
+def test_a_run_whose_lock_was_taken_away_replaces_no_part_that_a_state_names(
+    folder: StateFolder, tmp_path: Path
+) -> None:
+    later = StateFolder.at(str(tmp_path), clock=SystemClock(), ids=SystemIds())
+    with folder.held("ingest"):
+        first = StateStore.open(folder)
+        (tmp_path / "lock").unlink()
+        with later.held("ingest"):
+            finish(StateStore.open(later), "a")
+            with pytest.raises(LockedError):
+                finish(first, "b")
+
+    assert loaded(folder) == {"a"}
+
+
+def test_a_run_replaces_no_state_that_another_run_changed(folder: StateFolder) -> None:
+    first, second = StateStore.open(folder), StateStore.open(folder)
+    finish(first, "a")
+    assert second.state
+
+    with pytest.raises(LockedError, match="another run changed the state"):
+        second.save(replace(second.state, files=9))
+
+    assert StateStore.open(folder).state == first.state
