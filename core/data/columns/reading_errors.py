@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lake.core.base.errors import CorruptFileError, LakeError, RefusedError
 from lake.core.io.storage.errors import storage_error
+from lake.core.spec.types.type_text import in_iceberg_words
 
 _MOST_CHARACTERS = 300
 # Valid files for which PyArrow lacks a codec, an encoding, a combination of types, or the keys.
@@ -27,7 +28,7 @@ def reading_error(error: Exception, path: str) -> LakeError:
     known = storage_error(error, path) if isinstance(error, OSError) else None
     if known is not None:
         return known
-    lines = str(error).strip().splitlines()
+    lines = in_iceberg_words(error).strip().splitlines()
     text = (lines or [""])[0][:_MOST_CHARACTERS]
     if isinstance(error, pa.ArrowNotImplementedError) or _UNSUPPORTED.search(text):
         return unsupported_file(path, text)

@@ -18,6 +18,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from lake.core.base.errors import RefusedError
 from lake.core.data.columns.type_promotion import convert
 from lake.core.spec.types.arrow_schema import list_of, map_of
+from lake.core.spec.types.type_text import type_text
 from lake.core.spec.types.unsupported_columns import UNSUPPORTED, unsupported
 
 _LEFT_OUT = (UnknownType, *UNSUPPORTED)
@@ -81,7 +82,7 @@ def _stored_part(kind: IcebergType, name: str) -> IcebergType:
 
 def _not_stored(name: str, kind: IcebergType) -> RefusedError:
     return RefusedError(
-        f"column {name} of type {kind} cannot be written to data files",
+        f"column {name} of type {type_text(kind)} cannot be written to data files",
         hint="drop the column, or change the types of its fields from unknown",
     )
 

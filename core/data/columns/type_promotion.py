@@ -25,6 +25,7 @@ from lake.core.base.errors import BadInputError, CorruptFileError
 from lake.core.data.columns.defaults import initial_column, write_column
 from lake.core.data.columns.int96 import Int96Type
 from lake.core.spec.types.arrow_schema import arrow_type, field_id
+from lake.core.spec.types.type_text import in_iceberg_words, type_text
 from lake.core.spec.types.unsupported_columns import UNSUPPORTED, unsupported
 
 
@@ -58,7 +59,7 @@ def convert(
     column = _plain(column)
     if not promotable(labels, kind, by_name=by_name):
         raise CorruptFileError(
-            f"column {item.name} of {where} has type {labels}, but {kind} in the table"
+            f"column {item.name} of {where} has type {type_text(labels)}, but {type_text(kind)} in the table"
         )
     if isinstance(kind, UNSUPPORTED) and not pa.types.is_null(column.type):
         raise unsupported(item.name, kind)
@@ -79,7 +80,8 @@ def convert(
         return column.cast(arrow_type(kind))
     except pa.ArrowInvalid as error:
         raise BadInputError(
-            f"column {item.name} of {where} has a value that {kind} cannot represent: {error}"
+            f"column {item.name} of {where} has a value that {type_text(kind)} cannot represent: "
+            f"{in_iceberg_words(error)}"
         ) from error
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lake.core.base.arrow import one_array
 from lake.core.base.errors import RefusedError
+from lake.core.spec.types.type_text import type_text
 
 Words = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
@@ -257,7 +258,9 @@ def plain_column(column: pa.Array, name: str) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
     if pa.types.is_nested(column.type):
-        raise RefusedError(f"column {name} is {column.type}: only plain columns can be keys")
+        raise RefusedError(
+            f"column {name} is of type {type_text(column.type)}: only plain columns can be keys"
+        )
     return column
 
 

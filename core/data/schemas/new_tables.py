@@ -18,6 +18,7 @@ from lake.core.data.columns.logical_types import LogicalType
 from lake.core.spec.properties.table_properties import FORMAT_VERSION, check_new, unknown_names
 from lake.core.spec.types import transform_syntax
 from lake.core.spec.types.arrow_schema import RESERVED_NAMES
+from lake.core.spec.types.type_text import type_text
 from lake.core.table.catalogs.trust import refuse_secrets
 
 if TYPE_CHECKING:
@@ -100,11 +101,11 @@ class NewColumns:
             Schema.model_validate_json(column.model_dump_json())
         except (TypeError, ValueError, ValidationError) as error:
             raise BadInputError(
-                f"column {item.name} is {item.type}, which does not correspond to an Iceberg type"
+                f"column {item.name} is {type_text(item.type)}, which does not correspond to an Iceberg type"
             ) from error
         if _has_empty_struct(kind):
             raise BadInputError(
-                f"column {item.name} is {item.type}: a struct without fields cannot be stored"
+                f"column {item.name} is {type_text(item.type)}: a struct without fields cannot be stored"
             )
         extension = (item.metadata or {}).get(EXTENSION)
         if extension is not None:
@@ -140,7 +141,7 @@ class NewColumns:
     def _storable_extension(self, kind: pa.BaseExtensionType, name: str) -> pa.DataType:
         if isinstance(kind, LogicalType):
             raise RefusedError(
-                f"column {name} is {kind}, and lake cannot create a column of that type",
+                f"column {name} is {type_text(kind)}, and lake cannot create a column of that type",
                 hint="create the table first, with a column of the type binary or fixed for the bytes",
             )
         if kind == pa.uuid():
@@ -154,7 +155,7 @@ class NewColumns:
 
     def _warn_of_extension(self, name: str, extension: str, stored: pa.DataType) -> None:
         self.warn(
-            f"column {name} has the extension type {extension}: the table stores its values as {stored}"
+            f"column {name} has the extension type {extension}: the table stores its values as {type_text(stored)}"
         )
 
     def _storable_null(self, name: str, *, keep: bool) -> pa.DataType:
@@ -181,7 +182,8 @@ class NewColumns:
 
     def _warn_of_nanoseconds(self, kind: pa.DataType, name: str, hint: str = "") -> None:
         self.warn(
-            f"column {name} is {kind}: the table has microseconds, and a value with nanoseconds is refused{hint}"
+            f"column {name} is {type_text(kind)}: the table has microseconds, and a value with nanoseconds "
+            f"is refused{hint}"
         )
 
     def _storable_primitive(self, kind: pa.DataType, name: str) -> pa.DataType:

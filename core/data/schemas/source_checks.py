@@ -21,6 +21,7 @@ from lake.core.base.options import Option
 from lake.core.data.columns.type_promotion import promotable
 from lake.core.data.schemas.new_tables import is_list
 from lake.core.data.sources.discovery import CSV, Source
+from lake.core.spec.types.type_text import type_text
 from lake.core.spec.types.unsupported_columns import UNSUPPORTED
 
 # Arrow can write a Parquet file with more than 100 levels but cannot read it; a list takes two levels.
@@ -134,7 +135,7 @@ class _Check:
             elif self.partial and not prefix:
                 continue
             elif field.required and field.write_default is None:
-                yield f"lacks the required column {name} ({field.field_type})"
+                yield f"lacks the required column {name} ({type_text(field.field_type)})"
         lacking = [prefix + field.name for field in wanted if field.name not in names]
         for name, type_ in types.items():
             if self.evolve:
@@ -142,7 +143,7 @@ class _Check:
             self.unknown = True
             meant = did_you_mean(prefix + name.strip(), lacking)
             hint = f" ({meant})" if meant else ""
-            yield f"has column {prefix}{name} ({type_}), which the table lacks{hint}"
+            yield f"has column {prefix}{name} ({type_text(type_)}), which the table lacks{hint}"
 
     def _value(
         self, wanted: IcebergType, found: pa.DataType, source: SourceColumns, name: str
@@ -164,9 +165,9 @@ class _Check:
         elif (
             isinstance(wanted, UnknownType) and not pa.types.is_null(found) and not is_text(source)
         ):
-            yield f"has column {name} as {found}, the table as unknown ({Option.EVOLVE} sets its type)"
+            yield f"has column {name} as {type_text(found)}, the table as unknown ({Option.EVOLVE} sets its type)"
         elif not _fits(wanted, found, source):
-            yield f"has column {name} as {found}, the table as {wanted}"
+            yield f"has column {name} as {type_text(found)}, the table as {type_text(wanted)}"
 
 
 def _are_alike(one: SourceColumns, other: SourceColumns) -> bool:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
 # PyArrow's message about lost nanoseconds.
-_LOST_NANOSECONDS = re.compile(r"Casting from time(stamp|64)\[ns.* would lose data")
+_LOST_NANOSECONDS = re.compile(r"Casting from time(stamp(tz)?_ns)? to .* would lose data")
 _ROUND = "round the values to microseconds"
 _KEEP_NANOSECONDS = (
     f"format version 3 supports timestamp_ns and timestamptz_ns: {Option.CREATE} with {Option.PROPERTIES} "
@@ -333,7 +333,7 @@ def _with_reason(problem: BadInputError, error: BadInputError) -> BadInputError:
         return problem
     return BadInputError(
         f"{problem.message}: it has nanoseconds, but the table's column has microseconds",
-        hint=_KEEP_NANOSECONDS if "timestamp[ns" in error.message else _ROUND,
+        hint=_KEEP_NANOSECONDS if "_ns to" in error.message else _ROUND,
     )
 
 

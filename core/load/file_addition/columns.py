@@ -31,6 +31,7 @@ from lake.core.data.columns.int96 import Int96Type
 from lake.core.data.columns.metrics import Leaf
 from lake.core.spec.types.arrow_schema import field_id, parts_of
 from lake.core.spec.types.arrow_types import primitive_type
+from lake.core.spec.types.type_text import type_text
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -195,7 +196,8 @@ class _Comparison:
             self._position += 1
         else:
             raise RefusedError(
-                f"column {'.'.join(here)} of {self.path} has type {source}, which Iceberg does not read as {kind}",
+                f"column {'.'.join(here)} of {self.path} has type {type_text(source)}, which Iceberg does not read "
+                f"as {type_text(kind)}",
                 hint=_LOAD,
             )
         if wanted.required and found.nullable:

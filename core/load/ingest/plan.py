@@ -88,6 +88,7 @@ from lake.core.spec.properties.table_properties import (
 from lake.core.spec.types.arrow_schema import arrow_schema, moved_schema
 from lake.core.spec.types.sort_orders import partition_fields, table_order
 from lake.core.spec.types.transform_syntax import column_name
+from lake.core.spec.types.type_text import type_text
 from lake.core.spec.types.unsupported_columns import refuse_unsupported
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.snapshots import ancestry
@@ -498,8 +499,8 @@ def _schema_like(source: Table, request: LoadRequest) -> Schema:
         kind = schema.find_type(name)
         if kind.minimum_format_version() > version:
             raise RefusedError(
-                f"column {name} of {source.identifier} is of the type {kind}, which tables of format version "
-                f"{version} do not have",
+                f"column {name} of {source.identifier} is of the type {type_text(kind)}, which tables of "
+                f"format version {version} do not have",
                 hint=f"use {Option.PROPERTIES} format-version={kind.minimum_format_version()}",
             )
     return new_tables.schema_like(schema)

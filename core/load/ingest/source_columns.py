@@ -36,6 +36,7 @@ from lake.core.load.ingest.options import IngestOptions, LoadRequest
 from lake.core.spec.properties.table_properties import FORMAT_VERSION
 from lake.core.spec.types import transform_syntax
 from lake.core.spec.types.arrow_schema import top_columns
+from lake.core.spec.types.type_text import type_text
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.trust import storage_properties
 from lake.core.transaction.session import Session
@@ -275,10 +276,7 @@ def merged_columns(columns: Sequence[SourceColumns], fixed: Collection[str] = ()
     try:
         return pa.unify_schemas(plain, promote_options="permissive")
     except pa.ArrowException as error:
-        name = columns[_first_misfit(plain)].name
-        raise BadInputError(
-            f"the columns of {name} do not go together with those of the sources before it: {error}"
-        ) from error
+        raise BadInputError(_misfit(columns, plain)) from error
 
 
 def check_names(
@@ -317,15 +315,21 @@ def check_names(
         session.warn(f"{named_files(empty)} {'is' if len(empty) == 1 else 'are'} empty (0 bytes)")
 
 
-def _first_misfit(schemas: Sequence[pa.Schema]) -> int:
-    """Return the index of the first schema that cannot be merged with those before it."""
-    merged = schemas[0]
-    for index, schema in enumerate(schemas):
-        try:
-            merged = pa.unify_schemas([merged, schema], promote_options="permissive")
-        except pa.ArrowException:
-            return index
-    return len(schemas) - 1
+def _misfit(columns: Sequence[SourceColumns], schemas: Sequence[pa.Schema]) -> str:
+    """Return which column of which source cannot be merged with those of the sources before it."""
+    merged: dict[str, pa.Field] = {}
+    for source, schema in zip(columns, schemas, strict=True):
+        for item in schema:
+            before = merged.get(item.name, item)
+            parts = [pa.schema([before]), pa.schema([item])]
+            try:
+                (merged[item.name],) = pa.unify_schemas(parts, promote_options="permissive")
+            except pa.ArrowException:
+                return (
+                    f"column {item.name} of {source.name} is of type {type_text(item.type)}, and of type "
+                    f"{type_text(before.type)} in the sources before it"
+                )
+    return "the columns of the sources do not go together"
 
 
 def _bare(item: pa.Field) -> pa.Field:

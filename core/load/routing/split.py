@@ -42,6 +42,7 @@ from lake.core.load.routing.options import RouteOptions
 from lake.core.load.routing.targets import ChangeColumns, KeyColumns, Target
 from lake.core.load.upsert.options import UpsertOptions
 from lake.core.spec.properties.table_properties import UPSERT_ENABLED
+from lake.core.spec.types.type_text import type_text
 
 if TYPE_CHECKING:
     from lake.core.load.changelog_load.plan import ChangeOptions
@@ -177,8 +178,8 @@ class _Division:
         kind = plain_type(found.columns.field(index).type)
         if kind is None:
             raise InvalidRequestError(
-                f"column {column} of {file.path} is {found.columns.field(index).type}: {Option.ROUTE} takes a "
-                "column of text, integers or Booleans"
+                f"column {column} of {file.path} is of type {type_text(found.columns.field(index).type)}: "
+                f"{Option.ROUTE} takes a column of text, integers or Booleans"
             )
         return kind
 

@@ -30,6 +30,7 @@ from lake.core.load.ingest.options import Needs
 from lake.core.load.upsert.row_kinds import WRITTEN
 from lake.core.spec.expressions.filters import field_path
 from lake.core.spec.properties.table_properties import COPY_ON_WRITE, MERGE_MODE
+from lake.core.spec.types.type_text import type_text
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -205,7 +206,9 @@ def key_ids(schema: Schema, names: Sequence[str], option: Option = Option.UPSERT
     for column in ids:
         name, type_ = schema.find_column_name(column), schema.find_type(column)
         if not type_.is_primitive or field_path(schema, column) is None:
-            raise BadInputError(f"column {name} has type {type_}, which cannot be part of a key")
+            raise BadInputError(
+                f"column {name} has type {type_text(type_)}, which cannot be part of a key"
+            )
     return ids
 
 

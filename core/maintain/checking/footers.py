@@ -30,6 +30,7 @@ from lake.core.data.formats.parquet.statistics import TrustedFooter
 from lake.core.maintain.checking.findings import Finding
 from lake.core.spec.properties.table_properties import NAME_MAPPING
 from lake.core.spec.types.arrow_schema import struct_field_ids
+from lake.core.spec.types.type_text import type_text
 from lake.core.spec.types.unsupported_columns import has_unsupported
 from lake.core.table.manifests.data_files import (
     DATA,
@@ -217,7 +218,8 @@ def _types(path: str, mapping: ColumnMapping) -> Iterator[Finding]:
         if found is None or has_unsupported(item.field_type):
             continue
         if not promotable(found.type, item.field_type):
-            text = f"its column {found.name} has the type {found.type}, the table {item.field_type}"
+            own, wanted = type_text(found.type), type_text(item.field_type)
+            text = f"its column {found.name} has the type {own}, the table {wanted}"
             yield Finding("D003", path, text)
 
 

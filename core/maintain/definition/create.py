@@ -26,6 +26,7 @@ from lake.core.maintain.definition.facts import CreationFacts
 from lake.core.spec.properties.table_properties import FORMAT_VERSION
 from lake.core.spec.types.transform_syntax import partition_terms, sort_terms
 from lake.core.spec.types.type_syntax import parse_columns
+from lake.core.spec.types.type_text import type_text
 from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
 from lake.core.transaction.session import Session
@@ -141,7 +142,7 @@ def with_key(schema: Schema, names: Sequence[str]) -> Schema:
             raise unknown_column(name, list(fields))
         kind = fields[name].field_type
         if not kind.is_primitive or isinstance(kind, FloatType | DoubleType):
-            raise InvalidRequestError(f"column {name} ({kind}) cannot identify a row")
+            raise InvalidRequestError(f"column {name} ({type_text(kind)}) cannot identify a row")
     changed = [_required(item) if item.name in names else item for item in schema.fields]
     return Schema(*changed, identifier_field_ids=[fields[name].field_id for name in names])
 

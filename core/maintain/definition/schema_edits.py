@@ -26,6 +26,7 @@ from lake.core.data.schemas.evolution import fresh_fields, refuse_partition_name
 from lake.core.data.schemas.new_tables import names_once, refuse_reserved
 from lake.core.spec.types.arrow_schema import list_of, map_of
 from lake.core.spec.types.type_syntax import parse_columns, parse_type
+from lake.core.spec.types.type_text import type_text
 
 _TOP = -1
 
@@ -190,7 +191,7 @@ def _refuse_narrowing(metadata: TableMetadata, column: int, kind: IcebergType) -
     if old == kind or wider:
         return
     raise RefusedError(
-        f"column {schema.find_column_name(column)} cannot be changed from {old} to {kind}",
+        f"column {schema.find_column_name(column)} cannot be changed from {type_text(old)} to {type_text(kind)}",
         hint="Iceberg widens int to long, float to double, and a decimal to more digits with the same scale",
     )
 
@@ -223,7 +224,7 @@ def _parent_id(schema: Schema, name: str) -> int:
     kind = schema.find_type(found)
     if not isinstance(kind, StructType):
         raise InvalidRequestError(
-            f"column {name} is a {kind}: only a struct can get another field",
+            f"column {name} is of type {type_text(kind)}: only a struct can get another field",
             hint="the element of a list is named `element`, the value of a map `value`",
         )
     return found

@@ -27,6 +27,7 @@ from lake.core.data.formats.orc.reader import open_orc
 from lake.core.data.formats.parquet.footer import open_parquet
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.store_listing import LISTING
+from lake.core.spec.types.type_text import type_text
 
 if TYPE_CHECKING:
     from lake.core.io.storage.storage import Storage
@@ -193,7 +194,9 @@ def _texts(column: Any) -> Any:
 def _times(column: Any) -> Any:
     """Return times as ms since 1970; those without a zone are UTC."""
     if not (pa.types.is_timestamp(column.type) or pa.types.is_string(column.type)):
-        raise BadInputError(f"the times of an inventory have the type {column.type}, not timestamp")
+        raise BadInputError(
+            f"the times of an inventory have the type {type_text(column.type)}, not timestamp"
+        )
     if pa.types.is_timestamp(column.type) and column.type.tz is None:
         column = pc.assume_timezone(column, "UTC")
     micros = pc.cast(pc.cast(column, _TIME, safe=False), pa.int64())

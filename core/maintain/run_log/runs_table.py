@@ -27,6 +27,7 @@ from lake.core.maintain.run_log.run_log import LoggedRuns
 from lake.core.read.scan.execute import ScanRows
 from lake.core.read.scan.plan import ScanOptions, plan_scan
 from lake.core.spec.types.arrow_schema import arrow_schema
+from lake.core.spec.types.type_text import type_text
 from lake.core.table.catalogs.names import has_namespace, load_listed
 from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
 from lake.core.transaction.commit.operations import AppendFiles
@@ -207,7 +208,7 @@ def _batch(schema: Schema, rows: Sequence[Mapping[str, Any]], name: str) -> pa.R
             columns.append(pa.array([row.get(item.name) for row in rows], type=item.type))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise RefusedError(
-                f"runs cannot be appended to {name}: its column {item.name} is {item.type}"
+                f"runs cannot be appended to {name}: its column {item.name} is of type {type_text(item.type)}"
             ) from error
     batch = pa.RecordBatch.from_arrays(columns, schema=target)
     if required := null_in_required(batch):

@@ -63,6 +63,7 @@ from lake.core.spec.expressions.predicates import (
     operation,
 )
 from lake.core.spec.types.bounds import comparable
+from lake.core.spec.types.type_text import type_text
 
 TRUE = AlwaysTrue()
 
@@ -321,7 +322,8 @@ class _Binder:
             if correct := _correction(type_, literal, error):
                 hint = f"write {_quoted(name)} {_SIGNS.get(op, '=')} {correct}"
             raise BadInputError(
-                f"column {name} is a {type_}, which cannot be compared with {_shown(literal)}: {error}",
+                f"column {name} is a {type_text(type_)}, which cannot be compared with "
+                f"{_shown(literal)}: {error}",
                 hint=hint,
             ) from error
 

@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from lake.core.base.errors import BadInputError
 from lake.core.spec.types.arrow_types import ARROW_TYPES, primitive_type
+from lake.core.spec.types.type_text import type_text
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -107,7 +108,9 @@ def iceberg_type(data_type: pa.DataType) -> PrimitiveType:
     if pa.types.is_fixed_size_binary(data_type):
         return FixedType(data_type.byte_width)
     if data_type not in _ICEBERG:
-        raise BadInputError(f"lake does not know the Arrow type {data_type} of a partition column")
+        raise BadInputError(
+            f"lake does not know the type {type_text(data_type)} of a partition column"
+        )
     return _ICEBERG[data_type]
 
 

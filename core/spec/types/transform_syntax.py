@@ -25,6 +25,7 @@ from pyiceberg.types import FixedType
 from lake.core.base.errors import InvalidRequestError, RefusedError, unknown_column
 from lake.core.base.options import Option
 from lake.core.spec.types.sort_orders import is_sortable
+from lake.core.spec.types.type_text import type_text
 
 _LARGEST, _MOST_DIGITS, _SHOWN = 2**31 - 1, 10, 80
 _TERM = re.compile(
@@ -68,7 +69,7 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
         source = _column(schema, column)
         if not transform.can_transform(source.field_type):
             raise InvalidRequestError(
-                f"cannot partition {column} ({source.field_type}) by {transform}"
+                f"cannot partition {column} ({type_text(source.field_type)}) by {transform}"
             )
         name = column.replace(".", "_")
         if not isinstance(transform, IdentityTransform):
@@ -173,7 +174,9 @@ def _sort_field(term: str, schema: Schema) -> SortField:
     transform, column = _parse_term(found[1])
     source = _sortable(schema, column)
     if not transform.can_transform(source.field_type):
-        raise InvalidRequestError(f"cannot sort {column} ({source.field_type}) by {transform}")
+        raise InvalidRequestError(
+            f"cannot sort {column} ({type_text(source.field_type)}) by {transform}"
+        )
     return SortField(
         source_id=source.field_id,
         transform=transform,
@@ -198,7 +201,7 @@ def curve_columns(text: str, schema: Schema) -> tuple[int, ...]:
 def _sortable(schema: Schema, name: str) -> Any:
     source = _column(schema, name)
     if not is_sortable(source.field_id, schema):
-        raise InvalidRequestError(f"cannot sort by {name} ({source.field_type})")
+        raise InvalidRequestError(f"cannot sort by {name} ({type_text(source.field_type)})")
     return source
 
 

@@ -21,6 +21,7 @@ from lake.core.io.avro.encode import encode_records
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.properties.table_properties import AVRO_CODEC, AVRO_LEVEL
 from lake.core.spec.types.arrow_schema import arrow_schema, schema_to_plain
+from lake.core.spec.types.type_text import in_iceberg_words
 from lake.core.table.manifests.data_files import DataFile
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ class AvroFile(NewFile):
             for block in encode_records(self._form.avro, table, _BLOCK_BYTES):
                 self._blocks.write(block)
         except ValueError as error:
-            raise BadInputError(f"rows do not match the table's schema: {error}") from error
+            raise BadInputError(
+                f"rows do not match the table's schema: {in_iceberg_words(error)}"
+            ) from error
         self._rows += table.num_rows
 
     def close(self, **described: Any) -> DataFile:

@@ -29,6 +29,7 @@ from lake.core.spec.properties.table_properties import (
     ORC_STRIPE_BYTES,
 )
 from lake.core.spec.types.arrow_schema import arrow_schema
+from lake.core.spec.types.type_text import in_iceberg_words
 from lake.core.table.manifests.data_files import DataFile
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ class OrcFile(NewFile):
             try:
                 self._writer.write(pa.Table.from_batches([part]))
             except pa.ArrowInvalid as error:
-                raise BadInputError(f"rows do not match the table's schema: {error}") from error
+                raise BadInputError(
+                    f"rows do not match the table's schema: {in_iceberg_words(error)}"
+                ) from error
             self._waiting += part.nbytes
             self._rows += part.num_rows
 

@@ -27,6 +27,7 @@ from lake.core.data.formats.parquet.options import leaf_paths, writer_options
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.properties.table_properties import PARQUET_ROW_GROUP_BYTES
 from lake.core.spec.types.arrow_schema import arrow_schema
+from lake.core.spec.types.type_text import in_iceberg_words
 from lake.core.table.manifests.data_files import DataFile
 
 if TYPE_CHECKING:
@@ -111,7 +112,9 @@ class RowGroups:
         try:
             writer.write_table(table, row_group_size=max(table.num_rows, 1))
         except pa.ArrowInvalid as error:
-            raise BadInputError(f"rows do not match the table's schema: {error}") from error
+            raise BadInputError(
+                f"rows do not match the table's schema: {in_iceberg_words(error)}"
+            ) from error
 
     def _open(self, kept: Sequence[str], poor: Sequence[str]) -> pq.ParquetWriter:
         """Return a new writer.

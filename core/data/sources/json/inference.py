@@ -29,6 +29,7 @@ from lake.core.data.sources.text_forms import TextForms
 from lake.core.data.sources.text_values import tidied
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.types.arrow_schema import arrow_type
+from lake.core.spec.types.type_text import type_text
 
 _ONE_TYPE = (
     f"a new column has the type of its first value; {Option.REJECTS} PATH writes rows of other types to a file and "
@@ -222,7 +223,7 @@ def _check_shape(found: pa.DataType, kind: IcebergType, name: str) -> None:
     if pa.types.is_null(found) or (isinstance(kind, MapType) and (is_object or is_array)):
         return
     if not (is_object if isinstance(kind, StructType) else is_array):
-        raise BadInputError(f"column {name} is {_word(found)}, and {kind} in the table")
+        raise BadInputError(f"column {name} is {_word(found)}, and {type_text(kind)} in the table")
 
 
 def _type_of(value: Any, name: str) -> pa.DataType:
@@ -322,4 +323,4 @@ def _word(kind: pa.DataType) -> str:
     for test, word in _WORDS:
         if test(kind):
             return word
-    return str(kind)
+    return type_text(kind)

@@ -94,7 +94,7 @@ NULLS = pa.struct([("a", pa.int32()), ("u", pa.null())])
         (pa.timestamp("ns"), 3, "timestamp_ns", None),
         (pa.timestamp("ns", "Asia/Tokyo"), 3, "timestamptz_ns", None),
         (pa.list_(pa.timestamp("ns", "UTC")), 2, "list<timestamptz>", "column c.element is times"),
-        (pa.time64("ns"), 3, "time", "column c is time64[ns]: the table has microseconds"),
+        (pa.time64("ns"), 3, "time", "column c is time_ns: the table has microseconds"),
         (pa.opaque(pa.binary(), "x", "y"), 3, "binary", "the extension type arrow.opaque"),
     ],
 )
@@ -113,8 +113,8 @@ def test_a_type_that_changes_is_reported(
     ("columns", "said"),
     [
         ([("a", pa.duration("s"))], "column a is duration"),
-        ([("a", pa.decimal256(50, 2))], "column a is decimal256"),
-        ([("a", pa.decimal128(5, -2))], "column a is decimal128"),
+        ([("a", pa.decimal256(50, 2))], "column a is decimal"),
+        ([("a", pa.decimal128(5, -2))], "column a is decimal"),
         ([("a.b", pa.int64()), ("a", pa.struct([("b", pa.int64())]))], "the name a.b"),
         ([("a", pa.struct([]))], "a struct without fields"),
         ([("a", pa.list_(pa.month_day_nano_interval()))], "column a is list"),
@@ -226,5 +226,5 @@ def test_problems_of_equal_files_are_reported_once() -> None:
 
     assert caught.value.message == (
         "the source does not fit the table: 0.parquet (and 8 more files) lacks the required column "
-        "id (long); has column ID (int64), which the table lacks (did you mean id?)"
+        "id (long); has column ID (long), which the table lacks (did you mean id?)"
     )

@@ -76,6 +76,7 @@ from lake.core.spec.expressions.filters import (
     row_mask,
 )
 from lake.core.spec.expressions.parser import parse_filter
+from lake.core.spec.types.type_text import type_text
 
 NUMBERS = Kind(LongType(), [-1, 0, 1, 2], int)
 WORDS = Kind(StringType(), ["", "a", "ab", "b", "it's", 'q"', "é"], str)
@@ -305,7 +306,7 @@ def test_a_literal_of_the_wrong_kind_is_bad_input_that_names_column_and_type(
     with pytest.raises(BadInputError) as caught:
         bind_filter(parse_filter(text), schema_of(x=type_))
     assert "column x" in caught.value.message
-    assert str(type_) in caught.value.message
+    assert type_text(type_) in caught.value.message
     example = r"columns: x\.y, x|write x (=|<) ('.+'|X'00FF'|10(\.5)?|true)"
     assert re.fullmatch(example, caught.value.hint or "")
 
