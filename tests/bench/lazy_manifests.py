@@ -7,8 +7,8 @@ A store in the memory of this process (`memory_store.py`) makes each manifest fr
 it, so that a table of 100,000,000 files (`--manifests 500000`) takes no room. The second of two snapshots replaced a
 hundredth of the first one's manifests. `expire --dry-run` must plan exactly their files, `check` must read all
 entries and find no error, `scan --plan` and `compact --dry-run` must find the files of the second. Target of `scan`:
-6 seconds for 5,000 manifests whose answers are 30 ms late. Memory is the most that a Python process held (VmHWM): the command, or a
-worker of Spark.
+6 seconds for 5,000 manifests whose answers are 30 ms late. Memory is the most that a Python process held (VmHWM): the
+command, or a worker of Spark.
 """
 
 from __future__ import annotations
