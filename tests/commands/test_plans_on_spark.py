@@ -23,6 +23,7 @@ from lake.core.maintain.compaction.options import compaction_options
 from lake.core.maintain.compaction.plan import plan_compaction
 from lake.core.read.scan.plan import ScanOptions, plan_scan
 from lake.core.table.manifests import batches
+from lake.core.table.snapshots.pruning import FILTER_COLUMNS
 from lake.core.transaction import session as sessions
 from lake.core.transaction.session import Session, open_session
 
@@ -216,8 +217,15 @@ def test_the_files_and_deletes_of_each_task_are_the_same(
 
     def compacted(**others: Any) -> list[Any]:
         options = compaction_options({"rewrite_all": True}, {}, table.properties)
-        plan = plan_compaction(table, options, **others)
-        return [(plan.slices(group), plan.deletes(group.files)) for group in plan.groups]
+        plan = plan_compaction(table, options, **others).with_statistics()
+        return [
+            (
+                plan.slices(group),
+                plan.deletes(group.files),
+                group.files.select(FILTER_COLUMNS).to_pylist(),
+            )
+            for group in plan.groups
+        ]
 
     for found in (scanned, compacted):
         expected = found()

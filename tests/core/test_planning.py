@@ -134,7 +134,7 @@ _PLANS: dict[str, Callable[[WatchedTable], object]] = {
     "scan": lambda watched: plan_scan(watched.table, ScanOptions(where="id = 1")),
     "change log": lambda watched: plan_changelog(watched.table, ScanOptions()),
     "compaction": lambda watched: plan_compaction(
-        watched.table, compaction_options({}, {}, watched.table.properties), shown=True
+        watched.table, compaction_options({}, {}, watched.table.properties)
     ),
     "expiration": lambda watched: plan_expiration(
         watched.session,

@@ -202,6 +202,7 @@ class _Run:
             TimedOutError: the time of the run has ended; what was rewritten until then was committed.
         """
         self._failed = []
+        self.plan = self.plan.with_statistics()
         waiting: list[Rewritten] = []
         for number, done in enumerate(self._checked(), start=1):
             self.session.interrupts.checkpoint()

@@ -56,7 +56,7 @@ from lake.core.maintain.compaction.overlapping import (
     plan_overlapping,
 )
 from lake.core.maintain.compaction.partition_counts import Integers, PartitionCounts
-from lake.core.spec.expressions.filters import bind_filter
+from lake.core.spec.expressions.filters import bind_filter, filter_columns
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import DATA_FORMAT, PARQUET_ROW_GROUP_BYTES
 from lake.core.spec.types.arrow_schema import moved_schema
@@ -158,6 +158,29 @@ class CompactionPlan:
             spec=self.spec,
             schema=self.written_schema,
         )
+
+    def with_statistics(self) -> CompactionPlan:
+        """Return the plan with the statistics of the files of its groups, to which those of new files are compared.
+
+        Raises:
+            CorruptFileError: a manifest cannot be read any more.
+        """
+        if self.found is None or not self.groups:
+            return self
+        files = pa.concat_tables(
+            [group.files.select(["spec_id", "place"]) for group in self.groups]
+        )
+        every = self.found.statistics(files["spec_id"].to_numpy(), files["place"].to_numpy())
+        groups, start = [], 0
+        for group in self.groups:
+            others = [name for name in group.files.column_names if name not in FILTER_COLUMNS]
+            found = group.files.select(others)
+            for name in FILTER_COLUMNS:
+                own = every[name].slice(start, group.files.num_rows)
+                found = found.append_column(every.schema.field(name), own)
+            start += group.files.num_rows
+            groups.append(replace(group, files=found))
+        return replace(self, groups=groups)
 
     def order_in(self, group: FileGroup) -> RowOrder | None:
         """Return the order in which a group's rows are written: grouped by partition."""
@@ -340,7 +363,6 @@ def plan_compaction(
     options: CompactionOptions,
     *,
     branch: str = ancestry.MAIN,
-    shown: bool = False,
     engine_of: EngineOf = in_this_process,
 ) -> CompactionPlan:
     """Choose the files of a branch's head to rewrite.
@@ -349,8 +371,6 @@ def plan_compaction(
         table: the table.
         options: thresholds.
         branch: the branch.
-        shown: the plan is only displayed. The files' statistics, which are most of a manifest's bytes, are then
-            read only if there is a filter.
         engine_of: returns the engine that reads manifests of some bytes; None for this process.
 
     Raises:
@@ -365,15 +385,21 @@ def plan_compaction(
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), table.schema)
     moves = len(table.metadata.specs()) > 1 and not spec.is_unpartitioned()
-    needs_bounds = not shown or condition is not None or moves or options.where_overlap is not None
+    # Statistics are most of a manifest's bytes.
+    compared = {item.source_id for item in spec.fields} if moves else set()
+    if order is not None and options.where_overlap is not None:
+        compared |= {item.source_id for item in order.fields}
     columns = (
         *_COLUMNS,
-        *(FILTER_COLUMNS if needs_bounds else ()),
+        *(FILTER_COLUMNS if compared else ()),
         *(("sort_order_id",) if options.old_sort_orders else ()),
     )
     found = None
     if head is not None:
-        found = live_files(table, head, condition, columns=columns, engine_of=engine_of)
+        fields = compared if condition is None else compared | filter_columns(condition)
+        found = live_files(
+            table, head, condition, columns=columns, fields=fields, engine_of=engine_of
+        )
     busy = None if found is None else busy_partitions(found, options, branch)
     overlaps = None
     if found is not None and order is not None and options.where_overlap is not None:

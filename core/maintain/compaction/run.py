@@ -69,7 +69,7 @@ class Compaction:
         self._refuse_contradictions(table)
         verbose = self.session.settings.verbose
         return self._when_due(
-            table, lambda: preview(self._plan(table, shown=True), verbose=verbose, explain=explain)
+            table, lambda: preview(self._plan(table), verbose=verbose, explain=explain)
         )
 
     def run(self, table: Table) -> Outcome:
@@ -85,9 +85,7 @@ class Compaction:
         self._refuse_contradictions(table)
 
         def work(now: Table, operation_id: str) -> Outcome:
-            return self._when_due(
-                now, lambda: self._execute(self._plan(now, shown=False), operation_id)
-            )
+            return self._when_due(now, lambda: self._execute(self._plan(now), operation_id))
 
         return self._when_due(
             table,
@@ -113,7 +111,7 @@ class Compaction:
     def _refuse_contradictions(self, table: Table) -> None:
         compaction_options(self.chosen, self.spark, table.properties)
 
-    def _plan(self, table: Table, *, shown: bool) -> CompactionPlan:
+    def _plan(self, table: Table) -> CompactionPlan:
         # The time is read when the lock is held: other runs may have worked for long.
         chosen = {**self.chosen, **idle_options(self.idle_ms, self.session.clock.now_ms())}
         options = compaction_options(chosen, self.spark, table.properties)
@@ -121,7 +119,6 @@ class Compaction:
             table,
             options,
             branch=self.branch,
-            shown=shown,
             engine_of=self.session.planning_engine,
         )
 

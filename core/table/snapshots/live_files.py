@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base.arrow import one_array
+from lake.core.base.errors import CorruptFileError
 from lake.core.base.plain import PlainData
 from lake.core.engine.tasks import TaskContext
 from lake.core.spec.expressions.filters import PlainFilter, bind_filter, filter_columns
@@ -59,6 +62,8 @@ if TYPE_CHECKING:
     from lake.core.io.storage.storage import Storage
     from lake.core.table.catalogs.catalog import Table
 
+_NAMES = ["manifest_path", "file_path"]
+
 
 @dataclass(frozen=True)
 class LiveFiles:
@@ -72,6 +77,7 @@ class LiveFiles:
         by_spec: spec id to entries (canonical columns), pruned by the filter if there was one.
         delete_manifests: rows of the manifest list for delete manifests with live entries.
         schema: the schema to which the filter was bound: the table's, or that of a past snapshot.
+        data_manifests: rows of the manifest list for the manifests that contain the data files.
         manifests: the number of data manifests.
         skipped_manifests: the number of those that the filter excluded.
         skipped_files: the number of files that it excluded in the other manifests.
@@ -83,6 +89,7 @@ class LiveFiles:
     by_spec: Mapping[int, pa.Table]
     delete_manifests: pa.Table
     schema: Schema
+    data_manifests: pa.Table = field(default_factory=MANIFEST_SCHEMA.empty_table)
     manifests: int = 0
     skipped_manifests: int = 0
     skipped_files: int = 0
@@ -159,6 +166,47 @@ class LiveFiles:
         chosen = np.flatnonzero(index.content == EQUALITY_DELETES)
         return tuple(index.describe(chosen))
 
+    def statistics(
+        self, spec_ids: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+    ) -> pa.Table:
+        """Return the `FILTER_COLUMNS` of some data files, which are most of the bytes of manifests.
+
+        Args:
+            spec_ids: the spec of each file.
+            places: its index among the entries of its spec.
+
+        Raises:
+            CorruptFileError: a manifest cannot be read any more, or has other files than before.
+        """
+        rows = {spec_id: np.flatnonzero(spec_ids == spec_id) for spec_id in self.by_spec}
+        names = {
+            spec_id: self.by_spec[spec_id].select(_NAMES).take(pa.array(places[own]))
+            for spec_id, own in rows.items()
+            if len(own)
+        }
+        wanted, listed = joined_entries(list(names.values())), self.data_manifests
+        paths = pc.unique(wanted["manifest_path"].cast(pa.string()))
+        selection = FileSelection(
+            schema=self.schema, columns=("file_path", *FILTER_COLUMNS), named=wanted
+        )
+        found = select_files(
+            self.engine_of,
+            self.table.storage,
+            listed.filter(pc.is_in(listed["manifest_path"], value_set=paths)),
+            self.table.metadata,
+            selection,
+        ).by_spec
+        at, base = np.zeros(len(places), np.int64), 0
+        for spec_id, own in names.items():
+            read = one_array(found[spec_id]["file_path"])
+            indices = pc.index_in(one_array(own["file_path"]), value_set=read)
+            if indices.null_count:
+                raise CorruptFileError("a manifest has other files than before")
+            at[rows[spec_id]] = base + indices.to_numpy()
+            base += len(read)
+        parts = [found[spec_id].select(FILTER_COLUMNS) for spec_id in names]
+        return pa.concat_tables(parts).take(pa.array(at))
+
     @property
     def paths(self) -> list[str]:
         """The data files' paths, in the order of their numbers."""
@@ -210,6 +258,7 @@ class FileSelection(PlainData):
         columns: the entry columns of the result; None for all.
         condition: a filter.
         added_by: only files that one of these snapshots added; None for all live files.
+        named: only these files (``manifest_path``, ``file_path``); None for all.
         fields: the ids of the columns whose metrics are read; None for all.
     """
 
@@ -217,6 +266,7 @@ class FileSelection(PlainData):
     columns: tuple[str, ...] | None = None
     condition: PlainFilter | None = None
     added_by: tuple[int, ...] | None = None
+    named: PackedTable | None = None
     fields: tuple[int, ...] | None = None
 
     def read(
@@ -229,11 +279,11 @@ class FileSelection(PlainData):
         threads: int | None = None,
     ) -> SelectedFiles:
         """Return the chosen files of manifests; see `read_manifests` for the other arguments and the errors."""
-        skipped = 0
+        skipped, names = 0, None if self.named is None else _Names(self.named)
 
         def kept(spec_id: int, entries: pa.Table) -> pa.Table:
             nonlocal skipped
-            files = self._added(entries)
+            files = self._added(entries if names is None else names.entries(entries))
             found = self._matching(files, metadata.specs()[spec_id])
             skipped += files.num_rows - found.num_rows
             return choose(spec_id, found)
@@ -337,7 +387,12 @@ def select_files(
     if engine is None:
         found = asked.read(storage, manifests, metadata, choose=with_keys)
         return replace(found, skipped=found.skipped + skipped)
-    sent = asked.sent()
+    sent, names = asked.sent(), None if asked.named is None else _Names(asked.named)
+
+    def payload(batch: pa.Table) -> SelectedManifests:
+        named = names and names.of(batch["manifest_path"].to_pylist())
+        return SelectedManifests(batch, replace(sent, named=named))
+
     parts: dict[int, list[pa.Table]] = {}
     for part in in_tasks(
         engine,
@@ -345,13 +400,45 @@ def select_files(
         manifests,
         metadata,
         read_selected,
-        lambda batch: SelectedManifests(batch, sent),
+        payload,
     ):
         skipped += part.skipped
         for spec_id, entries in part.by_spec.items():
             parts.setdefault(spec_id, []).append(with_keys(spec_id, entries))
     by_spec = {spec_id: joined_entries(tables) for spec_id, tables in parts.items()}
     return SelectedFiles(by_spec=by_spec, skipped=skipped)
+
+
+class _Names:
+    """Names of files by their manifests.
+
+    Args:
+        files: the names (``manifest_path``, ``file_path``).
+    """
+
+    def __init__(self, files: pa.Table) -> None:
+        named = one_array(files["manifest_path"]).cast(pa.string()).dictionary_encode()
+        codes = named.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        ends = np.searchsorted(codes[order], np.arange(len(named.dictionary)), side="right")
+        self._files = files.select(["file_path"]).take(pa.array(order)).combine_chunks()
+        self._places = dict(
+            zip(named.dictionary.to_pylist(), itertools.pairwise([0, *ends.tolist()]), strict=True)
+        )
+
+    def entries(self, entries: pa.Table) -> pa.Table:
+        """Return those of some entries that are named."""
+        own = self.of(pc.unique(entries["manifest_path"].cast(pa.string())).to_pylist())
+        return entries.filter(pc.is_in(entries["file_path"], value_set=one_array(own["file_path"])))
+
+    def of(self, manifests: Iterable[str]) -> pa.Table:
+        """Return the names of the files of some manifests."""
+        parts = [self._files.slice(0, 0).append_column("manifest_path", pa.array([], pa.string()))]
+        for name in manifests:
+            start, end = self._places.get(name, (0, 0))
+            files = self._files.slice(start, end - start)
+            parts.append(files.append_column("manifest_path", pa.repeat(name, end - start)))
+        return pa.concat_tables(parts)
 
 
 def read_selected(batch: SelectedManifests, context: TaskContext) -> Iterator[SelectedFiles]:
@@ -418,6 +505,7 @@ def live_files(  # noqa: PLR0913 - each option is used alone
         by_spec=found.by_spec,
         delete_manifests=deletes,
         schema=schema,
+        data_manifests=chosen,
         manifests=data.num_rows,
         skipped_manifests=data.num_rows - chosen.num_rows,
         skipped_files=found.skipped,

@@ -113,19 +113,23 @@ def parts(tmp_path: Path) -> FragmentedTable:
 # Other writers
 
 
-@pytest.mark.parametrize("where", [None, "id >= 4"])
-def test_a_plan_that_is_only_shown_is_the_one_that_is_run(
-    harness: FragmentedTable, where: str | None
+def test_a_plan_reads_the_statistics_of_the_files_that_are_rewritten_only(
+    harness: FragmentedTable,
 ) -> None:
-    options = harness.plan(where=where).options
-    shown = plan_compaction(harness.session.table("db.t"), options, shown=True)
+    plan = harness.plan(where="id >= 4", max_files=2)
 
-    assert shown.facts() == harness.plan(where=where).facts()
-    assert [group.paths for group in shown.groups] == [
-        group.paths for group in harness.plan(where=where).groups
-    ]
-    read = set(shown.found.by_spec[0].column_names)
-    assert ("lower_bounds" in read) == (where is not None)
+    (group,) = plan.with_statistics().groups
+
+    assert plan.found is not None
+    assert "lower_bounds" not in plan.found.by_spec[0].column_names
+    every = harness.pyiceberg.inspect.files()
+    for name in ("lower_bounds", "upper_bounds", "null_value_counts", "value_counts"):
+        known = dict(zip(every["file_path"].to_pylist(), every[name].to_pylist(), strict=True))
+        found = [
+            [(each["key"], each["value"]) for each in row] for row in group.files[name].to_pylist()
+        ]
+        assert found == [known[path] for path in group.paths]
+    assert len(group.paths) == 2
 
 
 def test_appends_meanwhile_are_not_a_conflict(harness: FragmentedTable) -> None:
