@@ -90,6 +90,11 @@ def _budget(fleet: Fleet, _java: JavaPeer, options: argparse.Namespace) -> Said:
     rest = _timed("lake maintain", lambda: judge.maintained(fleet, "budget"))
     done = {(item["table"], item["action"]) for item in rest["actions"]}
     left = {(item["table"], item["action"]) for item in result["rest"]}
+    # What is left of an action may not be worth it any more.
+    partly = {
+        (item["table"], item["action"]) for item in result["actions"] if item["status"] == "partial"
+    }
+    done |= partly & {(item["table"], item["action"]) for item in rest["left_alone"]}
     return {
         f"a budget of {options.budget} s ends within {limit:g} s": (
             [f"it ended after {took:.1f} s"] if took > limit else []

@@ -18,8 +18,12 @@ from support.fleet.fleet import Fleet
 from support.fleet.judge import maintained
 from support.tables.iceberg_tables import pyiceberg_catalog
 
-_APPENDED = ("fleet.old_appends", "fleet.manifests_identity", "fleet.added_v2")
+_APPENDED = ("fleet.many_appends", "fleet.manifests_identity", "fleet.added_v2")
 _MERGED = ("fleet.small_files_truncate", "fleet.position_deletes_identity", "fleet.tidy_hour")
+# The commits of each writer before maintenance begins: nothing can know of a writer that has not committed.
+_KNOWN_COMMITS = 3
+# How Java reports that another writer replaced what a merge replaces.
+_CONFLICTS = ("conflict", "missing required files to delete")
 # Keys that no table of a fleet has.
 _FIRST_KEY = 10_000_000
 
@@ -84,7 +88,10 @@ def _written(fleet: Fleet, java: Any, seconds: float, maintain: Callable[[], Non
     for thread in threads:
         thread.start()
     while time.monotonic() < until:
-        maintain()
+        if all(len(written.rows.get(name, ())) >= _KNOWN_COMMITS for name in _APPENDED + _MERGED):
+            maintain()
+        else:
+            time.sleep(0.2)
     for thread in threads:
         thread.join()
     return written
@@ -133,7 +140,8 @@ def _merge(fleet: Fleet, java: Any, until: float, written: Written) -> None:
             try:
                 java.sql(fleet.warehouse, statement)
             except RuntimeError as error:
-                kind = "merges lost" if "conflict" in str(error).lower() else "merges failed"
+                is_conflict = any(text in str(error).lower() for text in _CONFLICTS)
+                kind = "merges lost" if is_conflict else "merges failed"
                 written.counts[kind] += 1
                 if kind == "merges failed":
                     written.errors.append(f"{name}: {error}")
