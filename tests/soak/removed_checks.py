@@ -148,7 +148,9 @@ CHECKS = (
     _check("refs-unmoved-at-expiry", instead("self._requirements(table)", "()"), _EXPIRE, _RACES),
     _check("no-ref-lost-at-expiry", never, _EXPIRE),
     _check("refs-of-other-runs-restored", removed, _JOURNAL),
-    _check("refs-that-others-dropped", instead("after.refs", "()"), _JOURNAL),
+    _check("refs-that-others-dropped", instead("_whole_refs(after)", "()"), _JOURNAL),
+    _check("refs-before-the-log", instead("_log_of(before)", "[]"), _JOURNAL),
+    _check("whole-refs", removed, _JOURNAL),
     _check("removed-refs-restored", removed, _EXPIRE, _JOURNAL, _RACES),
     _check("recheck-at-reload", becomes("checked = now.metadata_location"), _EXPIRE, _JOURNAL),
     _check(

@@ -178,11 +178,16 @@ class Model:
         )
 
     def _between(self, base: int | None, parent: int | None) -> list[int]:
+        """Return the snapshots up to a parent that came after a base; after a rollback, after what both have."""
+        known: set[int] = set()
+        while base is not None:
+            known.add(base)
+            base = self._parents[base]
         chain: list[int] = []
-        while parent is not None and parent != base:
+        while parent is not None and parent not in known:
             chain.append(parent)
             parent = self._parents[parent]
-        return chain[::-1] if parent == base else []
+        return chain[::-1]
 
     def held(self, snapshot_id: int | None) -> frozenset[Any]:
         """Return the `holds` of a snapshot and of its ancestors."""

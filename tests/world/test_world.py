@@ -13,9 +13,11 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from world.model import Model, Operation, adding, replacing
 from world.running import run_world
 from world.simulation import Config, World
 
@@ -58,6 +60,23 @@ def test_a_checkpoint_that_is_deleted_while_it_is_replayed_is_not_a_defect() -> 
     config = replace(Config.drawn(Random(f"{seed} config")), focus="jobs")
 
     assert run_world(seed, STEPS, config)[0]["steps"] == STEPS
+
+
+def test_a_delete_that_reads_after_a_rollback_may_miss_the_rows_of_a_later_append() -> None:
+    model, names = Model(), {"id": 1, "value": 3}
+    appends = {number: adding([{"id": number, "value": number}]) for number in (1, 2, 3)}
+    rows: dict[int, Any] = {}
+    # The delete began at 2, which was rolled back before 3 was appended.
+    for number, parent in ((1, None), (2, 1), (3, 1)):
+        operation = Operation("append", appends[number])
+        rows[number] = appends[number](model.rows(parent), names)
+        model.add(number, parent, operation, rows[number])
+    delete = Operation("delete", replacing(lambda _: True), base=2, floats=True)
+
+    found = list(model.candidates(delete, 3, names))
+
+    assert {} in found
+    assert {3: rows[3][3]} in found
 
 
 def test_a_seed_gives_the_same_world_again() -> None:

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from pyiceberg.table.refs import SnapshotRef
 
 
+# Metadata files that are read at most to find the one before a commit.
+_MOST_READ = 1000
+
+
 def restore_refs(
     session: Session, table: Table, snapshots: Collection[int], removed_refs: Collection[str]
 ) -> Table:
@@ -52,14 +56,21 @@ def restore_refs(
         LakeError: lost refs cannot be determined now: no file may be deleted.
     """
     removed, after = frozenset(snapshots), table.metadata
-    for entry in reversed(table.metadata.metadata_log) if removed else ():
-        before = _metadata_at(session, table, entry.metadata_file)
+    read: set[str] = set()
+    log = _log_of(after) if removed else []
+    logged = frozenset(log)
+    while log and log[-1] not in read and len(read) < _MOST_READ:
+        read.add(place := log.pop())
+        if place not in logged and not _is_beside(table, place):
+            break
+        before = _metadata_at(session, table, place)
         if before is None:
             return table
         if removed & ancestry.snapshots_by_id(before).keys():
             # check: refs-that-others-dropped
-            return _restore(session, table, before, {*removed_refs, *after.refs})
-        after = before
+            return _restore(session, table, before, {*removed_refs, *_whole_refs(after)})
+        # What has dropped out of the log may still exist.
+        after, log = before, log or _log_of(before)  # check: refs-before-the-log
     if removed and not table.catalog.makes_metadata:
         session.warn(
             "the log of metadata files does not reach back to the commit: a ref that was created in its moment, to a "
@@ -72,8 +83,7 @@ def _restore(session: Session, table: Table, before: TableMetadata, but: Collect
     lost = {
         name: ref
         for name, ref in before.refs.items()
-        if name not in table.metadata.refs
-        and name not in but
+        if name not in {*but, *_whole_refs(table.metadata)}
         and table.metadata.snapshot_by_id(ref.snapshot_id) is None
         and not _is_aged(session, before, ref)
     }
@@ -85,13 +95,29 @@ def _restore(session: Session, table: Table, before: TableMetadata, but: Collect
         return ChangeSet(assert_refs(now), updates) if updates else None
 
     def is_committed(metadata: TableMetadata) -> object | None:
-        return True if all(name in metadata.refs for name in lost) else None
+        return True if lost.keys() <= _whole_refs(metadata) else None
 
     repaired = commit_changes(session, table, prepare, is_committed)
     session.warn(
         f"restored refs that were created while their snapshots expired: {', '.join(sorted(lost))}"
     )
     return repaired
+
+
+def _log_of(metadata: TableMetadata) -> list[str]:
+    return [entry.metadata_file for entry in metadata.metadata_log]
+
+
+def _is_beside(table: Table, place: str) -> bool:
+    """Whether a file exists in the folder of the table's metadata file."""
+    is_near = place.rpartition("/")[0] == table.metadata_location.rpartition("/")[0]
+    return is_near and table.storage.look_up([place])[place] is not None
+
+
+def _whole_refs(metadata: TableMetadata) -> set[str]:
+    """Return the refs whose snapshots exist: a server may remove the snapshot of a new ref, and not the ref."""
+    known = ancestry.snapshots_by_id(metadata)
+    return {name for name, ref in metadata.refs.items() if ref.snapshot_id in known}
 
 
 def _is_aged(session: Session, before: TableMetadata, ref: SnapshotRef) -> bool:
@@ -148,10 +174,10 @@ def _restoring(
     session: Session, now: TableMetadata, before: TableMetadata, lost: Mapping[str, SnapshotRef]
 ) -> tuple[TableUpdate, ...]:
     updates: list[TableUpdate] = []
-    present = set(ancestry.snapshots_by_id(now))
+    present, whole = set(ancestry.snapshots_by_id(now)), _whole_refs(now)
     sequence = next_sequence_number(now) - 1
     for name, ref in lost.items():
-        if name in now.refs:
+        if name in whole:
             continue
         snapshot = before.snapshot_by_id(ref.snapshot_id)
         if snapshot is None:

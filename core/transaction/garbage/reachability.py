@@ -24,6 +24,7 @@ from lake.core.table.manifests.api import ListAdditions, read_list_additions, re
 from lake.core.table.manifests.batches import EngineOf, in_this_process
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.table.snapshots.ancestry import check_refs
 from lake.core.table.snapshots.completeness import (
     FileCounts,
     RunningCounts,
@@ -171,9 +172,10 @@ class Reachability:
         """Return those of the files (path, kind, bytes) that no snapshot of the table references.
 
         Raises:
-            CorruptFileError: a manifest or list cannot be read.
+            CorruptFileError: a manifest or list cannot be read, or a ref points to a snapshot that does not exist.
             NotFoundError: one is missing.
         """
+        check_refs(metadata)  # check: whole-refs
         manifests = self._manifests(metadata, metadata.snapshots)
         live = self._live_names(metadata, manifests)
         # A statistics entry that the catalog kept without its snapshot still references its file.

@@ -20,6 +20,7 @@ from support.tables.iceberg_tables import (
     stopped,
     write_file,
 )
+from support.tables.metadata_edits import edit_metadata
 from support.tables.table_harness import TableHarness
 
 from lake.cli.process.signals import SignalHandlers
@@ -266,6 +267,61 @@ def test_a_tag_made_in_the_moment_of_the_commit_comes_back_though_others_committ
 
     assert harness.pyiceberg.metadata.refs["audit"].snapshot_id == harness.first
     assert ids_in(harness.warehouse, snapshot_id=harness.first) == [0]
+
+
+def test_a_tag_comes_back_though_the_log_of_metadata_files_is_shorter_than_what_others_committed(
+    harness: ExpirableTable,
+) -> None:
+    short = {"write.metadata.previous-versions-max": "1"}
+    harness.pyiceberg.transaction().set_properties(short).commit_transaction()
+
+    def race(commit: Any) -> Any:
+        harness.tag()
+        answer = commit()
+        for number in (4, 5, 6):
+            harness.append(number)
+        return answer
+
+    harness.expire(race)
+
+    assert harness.pyiceberg.metadata.refs["audit"].snapshot_id == harness.first
+    assert ids_in(harness.warehouse, snapshot_id=harness.first) == [0]
+
+
+def _point_at_nothing(harness: ExpirableTable) -> None:
+    """Let the table have a tag of a snapshot that it does not have, as a server may leave it."""
+    tag = {"snapshot-id": harness.first, "type": "tag"}
+    edit_metadata(harness.warehouse, lambda plain: plain["refs"].update(audit=tag))
+
+
+def test_a_tag_comes_back_whose_snapshot_alone_was_removed(harness: ExpirableTable) -> None:
+    def race(commit: Any) -> Any:
+        harness.tag()
+        answer = commit()
+        _point_at_nothing(harness)
+        return answer
+
+    harness.expire(race)
+
+    assert harness.pyiceberg.metadata.refs["audit"].snapshot_id == harness.first
+    assert ids_in(harness.warehouse, snapshot_id=harness.first) == [0]
+    assert not harness.leftovers()
+
+
+def test_no_file_goes_while_a_tag_points_to_a_snapshot_that_cannot_be_restored(
+    harness: ExpirableTable,
+) -> None:
+    before = files_below(harness.warehouse)
+
+    def race(commit: Any) -> Any:
+        answer = commit()
+        _point_at_nothing(harness)
+        return answer
+
+    outcome = harness.expire(race)
+
+    assert outcome.status is Status.PARTIAL
+    assert before <= files_below(harness.warehouse)
 
 
 def test_a_tag_that_cannot_be_looked_for_keeps_its_files_until_it_can(
