@@ -58,8 +58,14 @@ _NOT_A_NUMBER = re.compile(
     r"Invalid value for '(?P<option>[^']+)'.*\bvalid (?P<kind>integer|number)", re.DOTALL
 )
 # Options that users expect by another verb's name, and that are not the most similar one.
-_OTHER_NAMES: Mapping[tuple[str | None, str], str] = {("expire", "--keep"): "--retain-last"}
-_UNKNOWN_OPTION = re.compile(r"(No such option: \S+) \(Possible options?: (.+)\)")
+_OTHER_NAMES: Mapping[tuple[str | None, str], str] = {
+    ("compact", "--filter"): "--where",
+    ("compact", "--min-files"): "--min-input-files",
+    ("expire", "--keep"): "--retain-last",
+    ("ingest", "--mode"): "--overwrite",
+    ("scan", "--filter"): "--where",
+}
+_UNKNOWN_OPTION = re.compile(r"(No such option: (\S+))(?: \(Possible options?: (.+)\))?$")
 _NO_OUTPUT = "cannot write to standard output"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 _FILTERS = frozenset({"--where", "--overwrite-where"})
@@ -398,10 +404,10 @@ def _usage_error(error: typer.TyperException, line: CommandLine) -> LakeError | 
     hint = f"see lake {known} --help" if known else _command_hint(line.command)
     message = _plain_message(error.format_message(), line)
     if unknown := _UNKNOWN_OPTION.match(message):
-        message = unknown[1]
-        name, similar = message.rpartition(" ")[2], unknown[2].split(", ")
+        message, name, possible = unknown.groups(default="")
         other = _OTHER_NAMES.get((known, name))
-        hint = did_you_mean(name, [other] if other else similar, similarity=0.0) or hint
+        similar = [other] if other else list(filter(None, possible.split(", ")))
+        hint = did_you_mean(name, similar, similarity=0.0) or hint
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
         return InvalidRequestError("no command given", hint=hint)

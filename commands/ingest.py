@@ -26,6 +26,7 @@ from lake.commands.parsing import parse_pairs
 from lake.core.base.choices import CHANGE_MODES, MERGES, SOURCE_FORMATS, UPSERT_MODES
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.outcome import Outcome
+from lake.core.base.redaction import shown_as
 from lake.core.base.units import parse_size
 
 if TYPE_CHECKING:
@@ -487,10 +488,13 @@ def _spooled(names: list[str], format_name: str | None) -> Iterator[str | None]:
         yield None
         return
     if format_name is None:
-        raise InvalidRequestError("the format of standard input is not known", hint="add --format")
+        raise InvalidRequestError(
+            "the format of standard input is not known", hint="add --format csv, or another format"
+        )
     if sys.stdin is None:
         raise BadInputError("standard input is closed")
     with tempfile.NamedTemporaryFile(prefix="lake-stdin-", suffix=f".{format_name}") as spool:
         shutil.copyfileobj(sys.stdin.buffer, spool)
         spool.flush()
-        yield spool.name
+        with shown_as("standard input", [spool.name]):
+            yield spool.name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from lake.commands.spark.redacted import reported
 from lake.commands.spark.types import frame_columns
 from lake.core.base import locations
 from lake.core.base.errors import InvalidRequestError
+from lake.core.base.redaction import shown_as
 from lake.core.data.rows.content_hash import hash_together
 from lake.core.load.ingest.facts import IngestFacts, IngestResult
 from lake.core.load.ingest.rejects import temporary_files
@@ -115,12 +117,13 @@ class Upsert:
                 secrets=table.storage.credentials.to_bytes(),
                 of_query=epoch is not None,
             )
-            with temporary_files(session, table, name):
+            with temporary_files(session, table, name), ExitStack() as stack:
                 written = frame.mapInArrow(keep, KEPT).collect()
                 if not written:
                     return None
                 # In the order of Spark's partitions.
                 paths = sorted(row.path for row in written)
+                stack.enter_context(shown_as("the frame", paths))
                 if epoch is None:
                     outcome = calls.upsert(self.table, paths, None, self.options)
                 else:

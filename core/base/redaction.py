@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from urllib.parse import quote, quote_plus
 
 from lake.core.base.errors import LakeError
@@ -174,6 +175,17 @@ def mask(error: LakeError, redact: Callable[[str], str]) -> None:
     error.message = redact(error.message)
     error.hint = error.hint and redact(error.hint)
     error.args = (quote_options(error.message),)
+
+
+@contextmanager
+def shown_as(name: str, paths: Iterable[str]) -> Iterator[None]:
+    """Let errors have a name that the user knows in the place of the paths of temporary files."""
+    try:
+        yield
+    except LakeError as error:
+        for path in paths:
+            mask(error, lambda text, path=path: text.replace(path, name))  # type: ignore[misc]
+        raise
 
 
 def has_password(text: str) -> bool:

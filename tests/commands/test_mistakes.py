@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,80 @@ def test_one_skipped_snapshot_is_one(loaded: CommandLine, tmp_path: Path) -> Non
     warnings = loaded.ok("scan", "db.t", "--from-snapshot", first)["warnings"]
 
     assert warnings[0].startswith("skipped 1 snapshot that is not an append (--changes shows ")
+
+
+def test_a_text_without_its_quotes_is_shown_with_them(loaded: CommandLine) -> None:
+    for text in ("zip = NZ", 'zip = "NZ"'):
+        code, message, hint = told(loaded("--json", "scan", "db.t", "--where", text))
+        assert (code, hint) == (7, "text is in single quotes: 'NZ'")
+        assert message.endswith("expected a value")
+
+
+def test_an_option_of_other_tools_is_suggested_by_its_name_here(lake: CommandLine) -> None:
+    for words, meant in (
+        (("ingest", "--mode"), "--overwrite"),
+        (("scan", "--filter"), "--where"),
+        (("compact", "--filter"), "--where"),
+        (("compact", "--min-files"), "--min-input-files"),
+    ):
+        command, option = words
+        assert told(lake("--json", command, "db.t", option, "x"))[2] == f"did you mean {meant}?"
+
+
+def test_a_misspelt_file_is_suggested_and_a_missing_folder_is_named(
+    loaded: CommandLine, tmp_path: Path
+) -> None:
+    for name, hint in (
+        ("A.csv", f"did you mean {tmp_path}/a.csv?"),
+        ("nope/a.csv", f"there is no folder {tmp_path}/nope"),
+        ("something-else", None),
+    ):
+        assert told(loaded("--json", "ingest", "db.t", tmp_path / name)) == (
+            7,
+            f"no such file: {tmp_path}/{name}",
+            hint,
+        )
+
+
+def test_a_bad_value_says_how_to_set_its_row_aside(loaded: CommandLine, tmp_path: Path) -> None:
+    source = tmp_path / "bad.csv"
+    source.write_text("id,zip,ts\noops,01234,2024-01-01T00:00:00Z\n")
+
+    hint = told(loaded("--json", "ingest", "db.t", source))[2]
+
+    assert hint == "--rejects PATH writes such rows to a file and loads the others"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("csv", "id,zip,ts\noops,1,\n", "column id of standard input, row 1: 'oops' is not a"),
+        (
+            "json",
+            '{"id":1}\n{"id":2\n',
+            "line 2 of standard input cannot be read: Expecting ',' delimiter (character 8)",
+        ),
+        ("parquet", "no Parquet", "standard input cannot be read: "),
+    ],
+)
+def test_errors_about_standard_input_do_not_name_its_temporary_file(
+    loaded: CommandLine, monkeypatch: pytest.MonkeyPatch, kind: str, text: str, message: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    code, told_message, _ = told(loaded("--json", "ingest", "db.t", "-", "--format", kind))
+
+    assert code == 7
+    assert told_message.startswith(message)
+
+
+def test_what_an_upsert_and_a_partitioning_lack_is_named(
+    loaded: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "a.csv"
+    assert told(loaded("--json", "ingest", "db.t", source, "--upsert"))[2] == (
+        "name the columns that identify a row; columns: id, zip, ts"
+    )
+    assert told(loaded("--json", "ingest", "db.t", source, "--partition-by", "id"))[2] == (
+        "`lake alter` changes those of a table that exists"
+    )

@@ -76,6 +76,10 @@ def test_a_pattern_is_a_glob_or_the_name_of_a_namespace(lake: CommandLine) -> No
     unmatched = lake("-q", "tables", "nothing*")
     assert unmatched.exit_code == 7
     assert "no namespace and no table matches nothing*" in unmatched.stderr
+    for verb, misspelt, meant in (("tables", "db.tt", "db.t"), ("health", "bd2", "db2")):
+        failed = lake("--json", verb, misspelt).json()["error"]
+        assert failed["message"] == f"no namespace and no table is named {misspelt}"
+        assert failed["hint"] == f"did you mean {meant}?"
     missing = lake("--json", "tables", "db.none")
     assert (missing.exit_code, missing.json()["error"]["kind"]) == (7, "not-found")
 

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from lake.core.base.errors import (
     LakeError,
     NotFoundError,
     RefusedError,
+    nearest,
 )
 from lake.core.base.options import Option
 from lake.core.base.plain import PlainData
@@ -52,6 +54,8 @@ _SUFFIXES = {
 }
 _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
 _CONVERTED_BYTES = 64 * 1024
+# So many files of a folder are compared with a name that no file has.
+_MOST_COMPARED = 10_000
 _EXCEL = frozenset({"xlsx", "xlsm", "xlsb", "xls"})
 
 
@@ -175,11 +179,26 @@ def _expand(storage: Storage, name: str) -> list[StoredFile]:
             f"the folder {name} contains no files to load",
             hint="names that begin with _ or . are not read",
         )
-    if not chosen:
+    if not chosen and WILD.search(name):
         raise NotFoundError(
-            f"no such file: {name}" if not WILD.search(name) else f"no file matches {name}"
+            f"no file matches {name}", hint="quote patterns, and start them where lake runs"
         )
+    if not chosen:
+        raise NotFoundError(f"no such file: {name}", hint=_hint_for(name, parsed))
     return chosen
+
+
+def _hint_for(name: str, place: locations.Location) -> str | None:
+    """Return the hint for a file that does not exist: a similar name in its folder, or the missing folder."""
+    if not place.is_local:
+        return None
+    folder, own = os.path.split(place.path)
+    try:
+        beside = [entry.name for entry in islice(os.scandir(folder or "."), _MOST_COMPARED)]
+    except OSError:
+        return f"there is no folder {os.path.abspath(folder)}"
+    similar = nearest(own, beside)
+    return f"did you mean {name.removesuffix(own)}{similar}?" if similar else None
 
 
 def _matching(storage: Storage, name: str) -> list[StoredFile]:

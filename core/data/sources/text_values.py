@@ -61,6 +61,7 @@ _CAST = (
 )
 _NUMBERS = (IntegerType, LongType, DecimalType, *_FLOATING)
 _DATED = (DateType, TimestampType, TimestampNanoType, *_ZONED)
+_REJECTS_HINT = f"{Option.REJECTS} PATH writes such rows to a file and loads the others"
 _DATE_HINT = f"{Option.DATE_FORMATS} says how dates and times are written, for example %d.%m.%Y or %m/%d/%Y %H:%M"
 _ZONE = r"[T ]\d{2}.*([Zz]|[+-]\d{2}(:?\d{2})?)$"
 _ANY_INFINITY = r"(?i)inf"
@@ -98,7 +99,7 @@ class ValueContext:
         shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
         return BadInputError(
             f"column {self.column} of {self.where}{row}: {shown} is not a valid {kind}",
-            hint=_DATE_HINT if isinstance(kind, _DATED) else None,
+            hint=f"{_DATE_HINT}; {_REJECTS_HINT}" if isinstance(kind, _DATED) else _REJECTS_HINT,
         )
 
 

@@ -142,7 +142,8 @@ class IngestOptions:
             )
         if (self.partition_by or self.sort_by or self.properties) and not self.create:
             raise InvalidRequestError(
-                f"{Option.PARTITION_BY}, {Option.SORT_BY} and {Option.PROPERTIES} need {Option.CREATE}"
+                f"{Option.PARTITION_BY}, {Option.SORT_BY} and {Option.PROPERTIES} need {Option.CREATE}",
+                hint="`lake alter` changes those of a table that exists",
             )
         if self.distribution not in {None, *DISTRIBUTIONS}:
             raise InvalidRequestError(

@@ -23,7 +23,13 @@ from pyiceberg.types import (
 )
 
 from lake.core.base.choices import MERGES, UPSERT_MODES
-from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedError, unknown_column
+from lake.core.base.errors import (
+    BadInputError,
+    InvalidRequestError,
+    RefusedError,
+    listed_columns,
+    unknown_column,
+)
 from lake.core.base.options import Option
 from lake.core.data.deletes.equality_coverage import check_columns, check_partitions
 from lake.core.load.ingest.options import Needs
@@ -201,7 +207,8 @@ def key_ids(schema: Schema, names: Sequence[str], option: Option = Option.UPSERT
     ids = column_ids(schema, names) if names else sorted(schema.identifier_field_ids)
     if not ids:
         raise InvalidRequestError(
-            f"{option} requires {Option.KEY}: the table's schema has no identifier fields"
+            f"{option} requires {Option.KEY}: the table's schema has no identifier fields",
+            hint=f"name the columns that identify a row; {listed_columns([one.name for one in schema.fields])}",
         )
     for column in ids:
         name, type_ = schema.find_column_name(column), schema.find_type(column)

@@ -15,7 +15,7 @@ from lake.core.maintain.health.grade import grade_of
 from lake.core.maintain.health.history import history_of
 from lake.core.maintain.health.past import NOTHING, Past
 from lake.core.maintain.health.survey import MOST_ENTRIES, Survey, survey
-from lake.core.table.catalogs.names import namespaces_of
+from lake.core.table.catalogs.names import known_names, namespaces_of
 from lake.core.table.catalogs.patterns import matches, may_match, unmatched
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def selected(catalog: Catalog, patterns: Sequence[str], *, list_all: bool = Fals
                 failed.append(unreadable(space.name, None, space.error))
     for pattern in wanted:
         if pattern is not None and pattern not in used:
-            raise unmatched(pattern)
+            raise unmatched(pattern, known_names(spaces))
     return Selected(names, failed, spaces)
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lake.core.base.errors import did_you_mean
+from lake.core.table.catalogs.names import known_names
 from lake.core.table.catalogs.patterns import is_glob, matches, may_match
 
 if TYPE_CHECKING:
     from lake.core.maintain.policies.policy import Rule
     from lake.core.table.catalogs.names import Namespace
 
-# Names are compared with this many at most: each comparison takes some microseconds.
-_MOST_COMPARED = 20_000
 _SIMILAR = 0.7
 
 
@@ -35,7 +34,7 @@ def ineffective(rules: Sequence[Rule], spaces: Sequence[Namespace]) -> Iterator[
         if any(matches(name, space, rule.pattern) for space, name in tables):
             yield from _decided(rule, rules[:number], tables)
         elif not any(may_match(space, rule.pattern) for space in unlisted):
-            meant = did_you_mean(rule.pattern, _known(spaces), similarity=_SIMILAR)
+            meant = did_you_mean(rule.pattern, known_names(spaces), similarity=_SIMILAR)
             yield "; ".join(filter(None, (f"{rule} selects no table", meant)))
 
 
@@ -78,12 +77,3 @@ def _covers(earlier: Rule, later: Rule) -> bool:
         matches(pattern, pattern.rpartition(".")[0], earlier.pattern)
         or matches(inner, pattern, earlier.pattern)
     )
-
-
-def _known(spaces: Sequence[Namespace]) -> Sequence[str]:
-    """Return the names of tables and namespaces, and the globs of namespaces, that a pattern is compared with."""
-    known = [text for space in spaces for text in (space.name, f"{space.name}.*")]
-    names = [name for space in spaces for name in space.tables]
-    if len(names) <= _MOST_COMPARED:
-        known = [*names, *known]
-    return known[:_MOST_COMPARED]

@@ -15,6 +15,7 @@ from lake.core.io.work_ahead import looked_up
 from lake.core.read.inspection.facts import SizeFacts, TableFacts, TablesResult
 from lake.core.table.catalogs.configuration import read_configuration
 from lake.core.table.catalogs.names import (
+    known_names,
     load_listed,
     namespaces_of,
     require_existing,
@@ -52,6 +53,7 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
     catalogs = (
         _all_catalogs(session) if all_catalogs else iter([(session.catalog.name, session.catalog)])
     )
+    known: list[str] = []
     with shown(session.progress, Meter("reading metadata")):
         for name, catalog in catalogs:
             prefix = f"{name}." if all_catalogs else ""
@@ -60,6 +62,7 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
                     raise catalog
                 require_existing(catalog)
                 found, spaces = _tables_of(catalog, pattern)
+                known += known_names(spaces)
             except LakeError as error:
                 if not all_catalogs:
                     raise
@@ -74,7 +77,7 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
             result.views += [f"{prefix}{view}" for view in found.views]
             result.namespaces += [f"{prefix}{namespace}" for namespace in found.namespaces]
     if pattern and not (result.tables or result.views or result.namespaces):
-        raise unmatched(pattern)
+        raise unmatched(pattern, known)
     notes = [_note(row, row.error) for row in result.tables if row.error is not None]
     return Outcome(
         status=Status.PARTIAL if notes else Status.DONE,

@@ -50,6 +50,7 @@ from lake.core.spec.expressions.logic import SHOWN_CHARACTERS, LogicParser, Toke
 from lake.core.spec.expressions.predicates import UNBOUND_CLASSES
 
 _MAX_DIGITS = 400
+_A_VALUE = "a value"
 _AFTER_COLUMN = "=, <>, <, <=, >, >=, <=>, is, in, like, between, and, or or the end"
 _HINT = (
     "Write filters as in: amount >= 10.5 and (country in ('DE', 'FR') or name like 'A%') "
@@ -203,7 +204,7 @@ class _Parser(LogicParser[BooleanExpression]):
 
     def _compared(self, column: Reference, sign: str) -> BooleanExpression:
         start = self._next.start
-        value = self._value("a value")
+        value = self._value(_A_VALUE)
         if value is None and sign == "<=>":
             return _predicate("is-null", column)
         if value is None:
@@ -229,9 +230,9 @@ class _Parser(LogicParser[BooleanExpression]):
 
     def _in(self, column: Reference) -> BooleanExpression:
         self._require("(")
-        values = [self._value("a value")]
+        values = [self._value(_A_VALUE)]
         while self._skip(","):
-            values.append(self._value("a value"))
+            values.append(self._value(_A_VALUE))
         self._require(")")
         known = _predicate("in", column, [value for value in values if value is not None])
         # A value that equals none of the values may still equal the NULL: the result is unknown.
@@ -292,6 +293,10 @@ class _Parser(LogicParser[BooleanExpression]):
             self._fail_at(token.start, "write: is nan, or 'Infinity' or '-Infinity' in quotes")
         text = self._typed()
         read = _VALUES.get(token.kind if text is None else text.kind)
+        if read is None and token.kind in {"word", "quoted"} and expected == _A_VALUE:
+            meant = token.text.strip('"`').replace("'", "''")
+            hint = f"text is in single quotes: '{meant}'"
+            self._fail_at(token.start, f"expected {expected}", hint)
         if read is None:
             self._fail(expected)
         try:

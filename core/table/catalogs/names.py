@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _DEEPEST = 16
 # A table is searched by its UUID among this many: each of them is read.
 _MOST_SEARCHED = 50
+# Names are compared with this many at most: each comparison takes some microseconds.
+_MOST_COMPARED = 20_000
 # The tables that one list of warnings names.
 _MOST_NAMED = 10
 # The namespaces that are listed at a time.
@@ -58,6 +60,15 @@ class Namespace:
         if self.error is not None:
             raise self.error
         return self.tables
+
+
+def known_names(spaces: Sequence[Namespace]) -> Sequence[str]:
+    """Return the names of tables and namespaces, and the globs of namespaces, that a pattern is compared with."""
+    known = [text for space in spaces for text in (space.name, f"{space.name}.*")]
+    names = [name for space in spaces for name in space.tables]
+    if len(names) <= _MOST_COMPARED:
+        known = [*names, *known]
+    return known[:_MOST_COMPARED]
 
 
 def unaddressable_error(name: str) -> BadInputError:

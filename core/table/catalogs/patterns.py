@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from lake.core.base.errors import NotFoundError
+from lake.core.base.errors import NotFoundError, did_you_mean
 
 _GLOB_SIGNS = "*?["
 
@@ -29,9 +30,10 @@ def is_glob(pattern: str) -> bool:
     return any(sign in pattern for sign in _GLOB_SIGNS)
 
 
-def unmatched(pattern: str) -> NotFoundError:
-    """Return the error for a pattern that selects nothing."""
+def unmatched(pattern: str, known: Sequence[str]) -> NotFoundError:
+    """Return the error for a pattern that selects nothing of the known names."""
     return NotFoundError(
         f"no namespace and no table {'matches' if is_glob(pattern) else 'is named'} {pattern}",
-        hint="list all tables without a pattern, or give a pattern such as 'db.*'",
+        hint=did_you_mean(pattern, known)
+        or "list all tables without a pattern, or give a pattern such as 'db.*'",
     )

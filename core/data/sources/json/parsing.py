@@ -73,8 +73,12 @@ def parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
     try:
         row = loads(text)
     except (ValueError, RecursionError) as error:
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            # Its own text counts the lines of this text, which is one.
+            reason = f"{error.msg} (character {error.pos + 1})"
         raise BadInputError(
-            f"line {number} of {where} cannot be read: {error}", hint=HINT
+            f"line {number} of {where} cannot be read: {reason}", hint=HINT
         ) from error
     if not isinstance(row, dict):
         raise BadInputError(f"line {number} of {where} is not a JSON object", hint=HINT)
