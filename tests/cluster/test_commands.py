@@ -15,6 +15,9 @@ from support.cli.lasting_engine import Lasting
 from support.servers.spark_cluster import ConnectServer, SparkCluster, descendants, options
 from support.tables.cluster_tables import begun, files_of_rows, rows, rows_of, sources, strangers
 
+from lake.core.table.manifests import batches
+from lake.core.transaction.session import Session
+
 CREATE = ["--create", "--partition-by", "part"]
 
 
@@ -52,6 +55,26 @@ def test_a_compaction_keeps_every_row_and_drops_the_deleted(
     assert document["result"]["rewritten_files"] == 7
     assert rows_of(lake_there) == [*rows(0, 5), *rows(5, 25, value=1), *rows(25, 60)]
     assert strangers(lake_there) == set()
+
+
+def test_executors_read_manifests_for_the_plan_that_this_process_makes(
+    lake_there: CommandLine, there: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(lake_there, tmp_path / "in")
+    local = CommandLine(lake_there.warehouse, engine="inline")
+    (changed,) = sources(tmp_path / "in", rows(5, 25, value=1))
+    local.ok("ingest", "db.t", changed, "--upsert", "--key", "id")
+    asked = (
+        ("scan", "db.t", "--plan", "--where", "part = 'p1' or id > 50"),
+        ("compact", "db.t", "--dry-run", "--rewrite-all"),
+    )
+    expected = [local.ok(*each)["plan"] for each in asked]
+    monkeypatch.setattr(batches, "_TASK_BYTES", 1)
+    monkeypatch.setattr(Session, "planning_engine", lambda *_: there)
+
+    assert [lake_there.ok(*each)["plan"] for each in asked] == expected
+    assert lake_there.ok("compact", "db.t", "--rewrite-all")["result"]["rewritten_files"] == 7
+    assert rows_of(lake_there) == [*rows(0, 5), *rows(5, 25, value=1), *rows(25, 60)]
 
 
 def test_a_sorted_compaction_gives_each_task_a_range(

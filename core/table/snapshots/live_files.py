@@ -83,6 +83,7 @@ class LiveFiles:
         skipped_files: the number of files that it excluded in the other manifests.
         doubts: reasons why some files may be missing.
         engine_of: returns the engine that reads delete manifests of some bytes; None for this process.
+        index: the live delete files, if they were read already.
     """
 
     table: Table
@@ -95,6 +96,7 @@ class LiveFiles:
     skipped_files: int = 0
     doubts: tuple[str, ...] = ()
     engine_of: EngineOf = in_this_process
+    index: DeleteIndex | None = None
 
     @property
     def count(self) -> int:
@@ -117,11 +119,9 @@ class LiveFiles:
         Raises:
             CorruptFileError: a manifest does not match its list, or a delete file's entry is not valid.
         """
-        metadata = self.table.metadata
-        every = FileSelection(schema=self.schema, columns=DELETE_COLUMNS)
-        manifests = self.delete_manifests
-        found = select_files(self.engine_of, self.table.storage, manifests, metadata, every)
-        return DeleteIndex(found.by_spec, metadata.specs(), all_schemas(metadata), self.schema)
+        if self.index is not None:
+            return self.index
+        return _delete_index(self.table, self.delete_manifests, self.schema, self.engine_of)
 
     @cached_property
     def pairs(self) -> Mapping[int, DeletePairing]:
@@ -470,8 +470,8 @@ def live_files(  # noqa: PLR0913 - each option is used alone
         schema: the schema to which the filter is bound; by default the table's.
         with_deletes: also read the columns that pair the files with delete files, if there are any.
         keys: chooses the files that may contain rows with some keys.
-        fields: the ids of the columns whose metrics are wanted; None for all. If there are delete files to pair with,
-            all are read.
+        fields: the ids of the columns whose metrics are wanted; None for all. Those of the columns that equality
+            deletes compare are read, too.
         strict: fail, instead of recording a doubt, if the manifest list may be incomplete.
         engine_of: returns the engine that reads manifests of some bytes; None for this process.
 
@@ -491,8 +491,13 @@ def live_files(  # noqa: PLR0913 - each option is used alone
     if keys is not None:
         chosen = keys.prune_manifests(chosen, metadata)
     deletes = live_manifests(deletes)
+    index = None
     if with_deletes and columns is not None and deletes.num_rows:
-        columns, fields = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}, None
+        # Only with the columns that equality deletes compare are files compared with them.
+        index = _delete_index(table, deletes, schema, engine_of)
+        keys_compared = index.equality_ids
+        columns = {*columns, *DATA_COLUMNS, *(DATA_BOUNDS if keys_compared else ())}
+        fields = None if fields is None else {*fields, *keys_compared}
     selection = FileSelection(
         schema=schema,
         columns=None if columns is None else tuple(columns),
@@ -511,4 +516,13 @@ def live_files(  # noqa: PLR0913 - each option is used alone
         skipped_files=found.skipped,
         doubts=() if doubt is None else (doubt,),
         engine_of=engine_of,
+        index=index,
     )
+
+
+def _delete_index(
+    table: Table, manifests: pa.Table, schema: Schema, engine_of: EngineOf
+) -> DeleteIndex:
+    every, metadata = FileSelection(schema=schema, columns=DELETE_COLUMNS), table.metadata
+    found = select_files(engine_of, table.storage, manifests, metadata, every)
+    return DeleteIndex(found.by_spec, metadata.specs(), all_schemas(metadata), schema)
