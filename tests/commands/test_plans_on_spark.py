@@ -101,6 +101,8 @@ def build(folder: Path, version: int) -> None:
         lake.ok("alter", "db.t", "--format-version", "3")
         ingest(rows(31, 34, extra=[7, 8, 9]), "--upsert", "--key", "id,part")
         ingest(rows(40, 44, extra=[1] * 4))
+        # A type that only this version has.
+        lake.ok("alter", "db.t", "--add-column", "at timestamp_ns")
 
 
 @pytest.fixture(params=VERSIONS)

@@ -69,8 +69,8 @@ _NAMES = ["manifest_path", "file_path"]
 class LiveFiles:
     """Live data files of a snapshot, and the delete files that may apply to them.
 
-    Delete files are read on first use. A data file's number is its position among all entries, in the order
-    of specs.
+    Delete files are read on first use, unless `index` has them. A data file's number is its position among all
+    entries, in the order of specs.
 
     Args:
         table: the table.
@@ -371,9 +371,8 @@ def select_files(
         NotFoundError: a manifest or a partition spec is missing.
     """
     # Keys may be many, and are not sent.
-    asked, specs, skipped = selection, metadata.specs(), 0
-    if keys is not None:
-        asked = selection.with_statistics()
+    asked = selection if keys is None else selection.with_statistics()
+    specs, skipped = metadata.specs(), 0
 
     def with_keys(spec_id: int, entries: pa.Table) -> pa.Table:
         nonlocal skipped
@@ -390,18 +389,13 @@ def select_files(
     sent, names = asked.sent(), None if asked.named is None else _Names(asked.named)
 
     def payload(batch: pa.Table) -> SelectedManifests:
-        named = names and names.of(batch["manifest_path"].to_pylist())
+        if names is None:
+            return SelectedManifests(batch, sent)
+        named = names.of(batch["manifest_path"].to_pylist())
         return SelectedManifests(batch, replace(sent, named=named))
 
     parts: dict[int, list[pa.Table]] = {}
-    for part in in_tasks(
-        engine,
-        storage,
-        manifests,
-        metadata,
-        read_selected,
-        payload,
-    ):
+    for part in in_tasks(engine, storage, manifests, metadata, read_selected, payload):
         skipped += part.skipped
         for spec_id, entries in part.by_spec.items():
             parts.setdefault(spec_id, []).append(with_keys(spec_id, entries))
