@@ -61,13 +61,6 @@ def load_keys(
 ) -> Iterator[LoadedKeys | DeleteFile]:
     """Read equality delete files that compare the same columns; yield as many at once as fit in memory.
 
-    Args:
-        storage: the storage that contains them.
-        files: the delete files.
-        ids: the compared columns.
-        settings: the columns' types and the name mapping.
-        memory_bytes: the approximate memory limit.
-
     Yields:
         Keys, or a delete file whose keys alone do not fit in memory.
 

@@ -421,11 +421,7 @@ def _in_range(values: pa.Array, item: _FieldKeys) -> Mask:
 
 
 def _tuples_match(pairs: Sequence[tuple[_FieldKeys, pa.Array]]) -> Mask:
-    """Return which partitions are those of some keys, by all of some fields together.
-
-    Args:
-        pairs: fields with the files' values of each.
-    """
+    """Return which partitions are those of some keys, by all of some fields together."""
     keys = _widened([item for item, _ in pairs])
     key_codes, file_codes = np.zeros(len(keys[0]), np.int64), np.zeros(len(pairs[0][1]), np.int64)
     known = np.ones(len(file_codes), np.bool_)

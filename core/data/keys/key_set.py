@@ -168,12 +168,7 @@ def key_types(schema: Schema, ids: Sequence[int]) -> dict[int, IcebergType]:
 
 
 def normal_keys(columns: Sequence[pa.Array], types: Mapping[int, IcebergType]) -> pa.RecordBatch:
-    """Return columns of rows as keys, such that equal keys have equal bits.
-
-    Args:
-        columns: the values of each column of the key.
-        types: the columns.
-    """
+    """Return columns of rows as keys, such that equal keys have equal bits."""
     arrays = [
         _normal(column, arrow_type(kind))
         for column, kind in zip(columns, types.values(), strict=True)

@@ -271,14 +271,7 @@ def _repeated(values: Hashes) -> Hashes:
 def paths_of(
     storage: Storage, manifests: pa.Table, metadata: TableMetadata, hashes: Hashes
 ) -> list[str]:
-    """Return the locations of live files with some hashes as they are written, one for each entry, sorted.
-
-    Args:
-        storage: the storage of the manifests.
-        manifests: their rows in a list.
-        metadata: the table's metadata.
-        hashes: of the locations.
-    """
+    """Return the locations of live files with some hashes as they are written, one for each entry, sorted."""
     by_spec = read_manifests(
         storage, manifests, metadata, columns=("status", "file_path", "content"), live_only=True
     )

@@ -177,13 +177,7 @@ def _difference(leaf: Leaf, what: str, before: Any, after: Any, *, outside: bool
 
 
 def described(batches: Iterable[pa.RecordBatch], schema: Schema, like: DataFile) -> DataFile:
-    """Return the entry of a file with these rows: counts and full bounds of its columns.
-
-    Args:
-        batches: the rows.
-        schema: their columns.
-        like: a file of the same partition.
-    """
+    """Return the entry of a file with these rows: counts and full bounds of its columns."""
     metrics = ColumnMetrics(counted_columns(schema, {METRICS_DEFAULT.name: "full"}))
     rows = 0
     for batch in batches:

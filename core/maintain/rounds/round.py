@@ -266,13 +266,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class _TableWork:
-    """The work on one table.
-
-    Args:
-        round: the round.
-        session: the session of the thread.
-        result: what is done.
-    """
+    """The work on one table."""
 
     round: Round
     session: Session

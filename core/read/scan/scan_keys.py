@@ -94,11 +94,7 @@ class ScanKeys:
     reasons: Sequence[str] = ()
 
     def pruner(self, schema: Schema) -> KeyPruner:
-        """Return what chooses files and counts them.
-
-        Args:
-            schema: the schema that files are read with.
-        """
+        """Return what chooses files and counts them."""
         return KeyPruner(self.keys if self.prunes else None, schema)
 
     def to_bytes(self, *, whole_files: bool = False) -> bytes:

@@ -71,10 +71,6 @@ class RowGroups:
 
     Arrow's writer stores the dictionary of a dictionary array without looking at the values. It needs one dictionary
     in a row group, and the type of the column in all of them.
-
-    Args:
-        file_format: the settings.
-        sink: the file.
     """
 
     def __init__(self, file_format: ParquetFormat, sink: Any) -> None:
