@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lake.core.data.deletes.equality import INDEX_BYTES
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from lake.core.data.rows.reader import ReadSettings
     from lake.core.io.storage.storage import Storage
 
-Int64s = npt.NDArray[np.int64]
 # The maximum memory of the delete files of a key, in addition to the index.
 _OWNER_BYTES = 40
 

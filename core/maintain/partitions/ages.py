@@ -22,7 +22,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, one_array
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.options import Option
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
 
-Int64s = npt.NDArray[np.int64]
 # The end of a partition whose values do not give a time.
 NEVER = np.iinfo(np.int64).max
 DEFAULT_FORMAT = "%Y-%m-%d"

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lake.core.base.arrow import Mask
 from lake.core.data.keys.encoding import partition_of
 from lake.core.data.keys.row_identity import encode_rows
 from lake.core.data.sorting.spill_file import BatchSpool
-from lake.core.read.changelog.row_diff import Mask
 
 MEMORY_BYTES = 48 * 1024 * 1024
 PARTS = 256
