@@ -183,16 +183,11 @@ def described(batches: Iterable[pa.RecordBatch], schema: Schema, like: DataFile)
     for batch in batches:
         metrics.add(pa.Table.from_batches([batch]))
         rows += batch.num_rows
-    collected = metrics.metrics()
     return DataFile(
         path=like.path,
         spec_id=like.spec_id,
         partition=like.partition,
         record_count=rows,
         size_bytes=like.size_bytes,
-        value_counts=collected.value_counts,
-        null_value_counts=collected.null_value_counts,
-        nan_value_counts=collected.nan_value_counts,
-        lower_bounds=collected.lower_bounds,
-        upper_bounds=collected.upper_bounds,
+        **metrics.metrics().of_entry(),
     )
