@@ -174,7 +174,7 @@ class Follows:
         return lambda: self.run(session)
 
     def run(self, session: Session) -> None:
-        """Read what there is; remove the lock before, so that it excludes nobody."""
+        """Read what there is; remove the lock before, so that it excludes no process."""
         (self.state / "lock").unlink(missing_ok=True)
         options = FollowOptions(
             scan=ScanOptions(split_open_cost=128 << 20),

@@ -220,7 +220,7 @@ class StateFolder:
         """Whether no other run has signed the lock's file since this one did."""
         if self._signature is None:
             return True
-        # The file of a lock that was removed is missing, or nobody has signed the new one.
+        # The file of a lock that was removed is missing, or no process has signed the new one.
         found = self.read(LOCK, limit=_LARGEST_OWNER)
         return not found or found == self._signature  # check: latest-run
 
