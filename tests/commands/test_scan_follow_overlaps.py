@@ -1,6 +1,6 @@
 """Two runs of a follow that no lock keeps apart: no row is lost or handed over twice, and the state stays whole.
 
-The lock excludes nobody if its file was removed, or on a network file system that grants it on each machine.
+The lock excludes no process if its file was removed, or on a network file system that grants it on each machine.
 """
 
 from __future__ import annotations
