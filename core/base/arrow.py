@@ -30,6 +30,12 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Whether the type is one of Arrow's list types, of any layout."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def release_memory() -> None:
     """Return free memory to the system: that of Arrow's allocator, and that of the C library's."""
     pa.default_memory_pool().release_unused()

@@ -28,8 +28,9 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from lake.core.base.arrow import is_list
 from lake.core.base.errors import CorruptFileError, RefusedError
-from lake.core.data.schemas.new_tables import NewColumns, is_list, names_once
+from lake.core.data.schemas.new_tables import NewColumns, names_once
 from lake.core.spec.properties.table_properties import NAME_MAPPING
 from lake.core.spec.types.arrow_schema import find_id, list_of, map_of, parts_of
 
