@@ -17,16 +17,18 @@ from lake.cli.cells import plain_text, report_cells
 from lake.cli.display import Display
 from lake.cli.flags import with_flags
 from lake.cli.messages import Messages, subject
+from lake.cli.sentences import each_table
 from lake.cli.sentences.modules import found_nothing, module_of
 from lake.cli.sentences.next_step import next_step
-from lake.cli.sentences.sentence import sentence
+from lake.cli.sentences.scan import previewed
 from lake.core.base.clock import Clock
 from lake.core.base.errors import LakeError, ReportedError, StoppedError
-from lake.core.base.facts import SCALARS, EachTableResult, Facts
+from lake.core.base.facts import SCALARS, AlreadyRunning, EachTableResult, Facts, RunFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.plain import base64_text
 from lake.core.base.redaction import one_line
 from lake.core.base.units import format_duration, iso_time
+from lake.core.read.exports.facts import ReadResult
 
 _DEFECT_HINT = "this is a defect of lake: please report it with the trace above"
 
@@ -449,3 +451,31 @@ def _json_ready(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
     return base64_text(value) if isinstance(value, bytes) else value
+
+
+def sentence(outcome: Outcome, hidden: str = "") -> str:
+    """Return what a command did, without the table's name, the snapshot and the time it took.
+
+    Args:
+        outcome: what was done.
+        hidden: how many columns of the table that was printed were left out; empty if none were.
+    """
+    if isinstance(outcome.result, EachTableResult):
+        return each_table.sentence(outcome, outcome.result)
+    if outcome.status is Status.ALREADY_RUNNING:
+        return _already_running(outcome)
+    if outcome.command == "scan" and ReadResult.of(outcome.result).preview is not None:
+        return previewed(outcome, hidden)
+    text: str = module_of(outcome.command).sentence(outcome)
+    return f"{text} · {hidden}" if hidden else text
+
+
+def _already_running(outcome: Outcome) -> str:
+    result = outcome.result
+    running = result.running if isinstance(result, AlreadyRunning) else RunFacts()
+    if running.command is None:
+        return "already running: another command of lake works on this table"
+    return (
+        f"already running: lake {running.command} on {running.host} "
+        f"(process {running.pid}) since {running.since}; nothing to do"
+    )

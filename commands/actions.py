@@ -76,10 +76,6 @@ def choices() -> Choices:
 def asked_of(policy: TablePolicy, now_ms: int) -> Asked:
     """Return what the policy of a table asks an expiration and a compaction to do.
 
-    Args:
-        policy: the policy.
-        now_ms: the time, in ms since 1970.
-
     Raises:
         InvalidRequestError: an option has a value that is not allowed.
     """

@@ -48,7 +48,7 @@ def apply(
     from lake.core.maintain.rounds.options import RoundOptions
     from lake.core.maintain.rounds.plan_file import read_plan
     from lake.core.maintain.rounds.report import with_details
-    from lake.core.maintain.rounds.round import apply_plan
+    from lake.core.maintain.rounds.round import Round
     from lake.core.maintain.run_log.run_log import default_path
 
     report_commits(context, run.on_commit)
@@ -57,7 +57,7 @@ def apply(
     for item in planned:
         _check(item, known, plan)
     announce_warnings(context, session)
-    outcome = apply_plan(
+    work = Round(
         session,
         partial(run_action, context),
         RoundOptions(
@@ -72,9 +72,8 @@ def apply(
             pending=partial(pending_checkpoints, context),
             clean=context.obj.clean,
         ),
-        planned,
-        replan=run.replan,
     )
+    outcome = work.apply(planned, replan=run.replan)
     return with_details(outcome, verbose=session.settings.verbose)
 
 

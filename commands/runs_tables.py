@@ -19,10 +19,6 @@ _NAME, _PROPERTY = "runs-table", "lake.runs-table"
 def split_runs_table(policy: Mapping[str, Any], place: str) -> tuple[str | None, Mapping[str, Any]]:
     """Return the table of runs that a policy names, and its rules.
 
-    Args:
-        policy: the content of the policy.
-        place: what contains it, for messages.
-
     Raises:
         InvalidRequestError: the name is not that of a table.
     """

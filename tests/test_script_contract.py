@@ -24,8 +24,7 @@ from support.cli.command_line import CommandLine
 from support.cli.run_logs import compacted, failed, logged
 
 from lake.cli.app import VERBS, load_verb, root_command
-from lake.cli.render import Renderer
-from lake.cli.sentences.sentence import sentence
+from lake.cli.render import Renderer, sentence
 from lake.core.base import errors
 from lake.core.base.outcome import Outcome, Status
 

@@ -17,11 +17,7 @@ RECORDERS: Mapping[
 
 
 class Recorders(Trace):
-    """Gives each recorder what happens.
-
-    Args:
-        recorders: the recorders.
-    """
+    """Gives each recorder what happens."""
 
     def __init__(self, recorders: Sequence[Spans | Measures]) -> None:
         self._all = recorders

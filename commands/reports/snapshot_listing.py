@@ -34,12 +34,6 @@ def list_snapshots(
 ) -> list[SnapshotFacts]:
     """Return a branch's snapshots, newest first; with ``everything``, all snapshots of the table.
 
-    Args:
-        metadata: of the table.
-        branch: whose snapshots are listed.
-        everything: list all snapshots of the table.
-        limit: the most snapshots to list; None for all of them.
-
     Raises:
         NotFoundError: the branch does not exist.
     """

@@ -90,12 +90,7 @@ class _PastClock:
 
 
 class TableMaker:
-    """Writes the files of one table and commits them in the past. Times are in days before now.
-
-    Args:
-        session: the session of the demonstration.
-        spec: the table.
-    """
+    """Writes the files of one table and commits them in the past. Times are in days before now."""
 
     def __init__(self, session: Session, spec: TableSpec) -> None:
         self._spec = spec

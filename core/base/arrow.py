@@ -1,4 +1,4 @@
-"""PyArrow without pandas, and Arrow columns as single arrays."""
+"""PyArrow without pandas, Arrow columns as single arrays, and the types of NumPy's arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from importlib.abc import MetaPathFinder
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
 # The parts of an object that was read whole begin at any address, about which Arrow would print a warning.
 os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
 
@@ -23,6 +28,12 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether the type is one of Arrow's list types, of any layout."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def release_memory() -> None:

@@ -33,13 +33,6 @@ def load(
 ) -> Outcome:
     """Load files or a table's rows once.
 
-    Args:
-        session: the session.
-        table: the table's name.
-        request: what is loaded.
-        by_key: the options of a load by key; None for other loads.
-        dry_run: describe the plan only.
-
     Raises:
         InvalidRequestError: options contradict each other.
     """
@@ -64,10 +57,6 @@ def load_epoch(session: Session, load_once: Callable[[], Outcome]) -> Outcome:
     """Load an epoch of a stream; after a conflict it is planned again, a few times.
 
     Stops that come after its commit are held back until the stream has recorded the epoch.
-
-    Args:
-        session: the session.
-        load_once: plans the epoch and loads it.
 
     Raises:
         CommitConflictError: each plan was in conflict; nothing was changed.

@@ -125,11 +125,7 @@ class Removals:
         return replace(rewritten, rows_at_least=rows, rows_at_most=rows)
 
     def shown(self, *, verbose: bool) -> tuple[Detail, list[str]]:
-        """Return the partitions as a table to print, of bounded length, and a note of what it leaves out.
-
-        Args:
-            verbose: show all partitions.
-        """
+        """Return the partitions as a table to print, of bounded length, and a note of what it leaves out."""
         chosen, notes = first_rows(self.partitions, _SHOWN, "partitions", every=verbose)
         columns = ["partition", "files", "rows" if self.rows is not None else "rows at most"]
         rows = [

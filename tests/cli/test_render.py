@@ -19,8 +19,7 @@ import lake.commands
 import lake.core
 from lake.cli import render
 from lake.cli.display import Display
-from lake.cli.render import Renderer
-from lake.cli.sentences.sentence import sentence
+from lake.cli.render import Renderer, sentence
 from lake.core.base.errors import CommitUnknownError, LakeError
 from lake.core.base.facts import Facts
 from lake.core.base.outcome import Detail, InterruptedResult, Outcome, Status

@@ -11,8 +11,8 @@ import pytest
 
 from lake.cli import sentences
 from lake.cli.app import VERBS
+from lake.cli.render import sentence
 from lake.cli.sentences.next_step import next_step
-from lake.cli.sentences.sentence import sentence
 from lake.commands.reports.facts import DemoResult
 from lake.core.base.facts import AlreadyRunning, EarlierRunFacts, RunFacts
 from lake.core.base.outcome import Outcome, Status

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from lake.core.base.arrow import is_list
 from lake.core.base.errors import CorruptFileError
 from lake.core.data.columns.text_encoding import json_values
 from lake.core.spec.types.arrow_schema import arrow_type, parts_of
@@ -128,7 +129,7 @@ def _filled_parts(
 ) -> Iterator[tuple[str, NestedField]]:
     if isinstance(kind, StructType) and pa.types.is_struct(found):
         yield from filled_columns(kind.fields, found, prefix)
-    elif isinstance(kind, ListType) and _is_list(found):
+    elif isinstance(kind, ListType) and is_list(found):
         yield from _filled_parts(kind.element_type, found.value_type, f"{prefix}element.")
     elif isinstance(kind, MapType) and pa.types.is_map(found):
         yield from _filled_parts(kind.value_type, found.item_type, f"{prefix}value.")
@@ -156,8 +157,3 @@ def _stripped(item: NestedField, ids: frozenset[int]) -> NestedField:
         parts = [_stripped(part, ids) for part in item.field_type.fields]
         changed["field_type"] = StructType(*parts)
     return item.model_copy(update=changed)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))

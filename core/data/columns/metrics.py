@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,10 @@ class Metrics:
     nan_value_counts: dict[int, int] = field(default_factory=dict)
     lower_bounds: dict[int, bytes] = field(default_factory=dict)
     upper_bounds: dict[int, bytes] = field(default_factory=dict)
+
+    def of_entry(self) -> dict[str, Any]:
+        """Return the metrics by the names of the fields of `DataFile`."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 def leaves(schema: Schema) -> list[Leaf]:

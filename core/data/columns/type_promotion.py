@@ -21,6 +21,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lake.core.base.arrow import is_list
 from lake.core.base.errors import BadInputError, CorruptFileError
 from lake.core.data.columns.defaults import initial_column, write_column
 from lake.core.data.columns.int96 import Int96Type
@@ -128,9 +129,7 @@ def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False)
     if isinstance(kind, StructType):
         return pa.types.is_struct(source) and _struct_promotable(source, kind, by_name=by_name)
     if isinstance(kind, ListType):
-        is_list = pa.types.is_list(source) or pa.types.is_large_list(source)
-        is_list = is_list or pa.types.is_fixed_size_list(source)
-        return is_list and promotable(source.value_type, kind.element_type, by_name=by_name)
+        return is_list(source) and promotable(source.value_type, kind.element_type, by_name=by_name)
     if isinstance(kind, MapType):
         return (
             pa.types.is_map(source)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from lake.core.base.arrow import Mask
 from lake.core.base.errors import CorruptFileError
 from lake.core.data.deletes.equality import MEMORY_BYTES, EqualityDeletes
 from lake.core.data.deletes.equality_files import read_deleted_keys
@@ -21,7 +21,6 @@ from lake.core.io.storage.storage import Storage
 from lake.core.table.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.table.snapshots.delete_scopes import PUFFIN, is_global
 
-Mask = npt.NDArray[np.bool_]
 Partition = tuple[int, tuple[bytes | None, ...]]
 # The partition (None for the whole table) and the compared columns, ascending.
 Group = tuple[Partition | None, tuple[int, ...]]

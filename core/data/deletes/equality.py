@@ -15,9 +15,9 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.base.errors import InvalidRequestError
 from lake.core.data.deletes.spilled_equality import NEVER, RowKeys, SpilledDeletes, needed_bytes
-from lake.core.data.keys.encoding import Int64s, Mask
 from lake.core.data.keys.index import NOT_FOUND, KeyIndex
 
 MEMORY_BYTES = 112 * 1024 * 1024

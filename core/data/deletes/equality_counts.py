@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lake.core.data.deletes.equality import INDEX_BYTES
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from lake.core.data.rows.reader import ReadSettings
     from lake.core.io.storage.storage import Storage
 
-Int64s = npt.NDArray[np.int64]
 # The maximum memory of the delete files of a key, in addition to the index.
 _OWNER_BYTES = 40
 
@@ -60,13 +58,6 @@ def load_keys(
     memory_bytes: int,
 ) -> Iterator[LoadedKeys | DeleteFile]:
     """Read equality delete files that compare the same columns; yield as many at once as fit in memory.
-
-    Args:
-        storage: the storage that contains them.
-        files: the delete files.
-        ids: the compared columns.
-        settings: the columns' types and the name mapping.
-        memory_bytes: the approximate memory limit.
 
     Yields:
         Keys, or a delete file whose keys alone do not fit in memory.

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.data.keys.encoding import (
     EncodedKeys,
-    Int64s,
-    Mask,
     Words,
     concat_keys,
     encode_keys,

@@ -15,11 +15,7 @@ from lake.core.spec.expressions.filters import field_path
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a key: a top-level column, or a field inside structs.
-
-    Args:
-        path: the fields from the top-level column to the compared field.
-    """
+    """A column of a key: a top-level column, or a field inside structs."""
 
     path: tuple[NestedField, ...]
 

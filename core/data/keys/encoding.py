@@ -15,13 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.base.errors import RefusedError
 from lake.core.spec.types.type_text import type_text
 
 Words = npt.NDArray[np.uint64]
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 # Intermediate arrays of this many rows fit in the processor's cache.
 _BLOCK_ROWS = 32 * 1024

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from lake.core.base.arrow import Mask
 from lake.core.base.errors import CorruptFileError
 from lake.core.data.keys.columns import KeyColumn
 from lake.core.spec.expressions.filters import field_path
-
-Mask = npt.NDArray[np.bool_]
 
 
 def columns_of(schema: Schema, ids: Sequence[int]) -> list[KeyColumn]:

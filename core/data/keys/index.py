@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.base.errors import InvalidRequestError
 from lake.core.data.keys.encoding import (
     ColumnKeys,
-    Int64s,
     Keys,
-    Mask,
     Words,
     is_one_word,
     nulls_of,

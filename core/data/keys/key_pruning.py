@@ -13,7 +13,6 @@ from functools import reduce
 from typing import Any, Self, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -27,7 +26,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import UUIDType
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.base.facts import Facts
 from lake.core.data.keys.key_set import ColumnValues, KeySet
 from lake.core.spec.types.bounds import comparable
@@ -41,8 +40,6 @@ from lake.core.table.snapshots.pruning import (
     values_between,
 )
 
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 _LARGEST_CODE = 2**62
 _SECONDS_OF_HOUR = 3600
 # Bytes of a UUID that all writers compare alike: some compare its two halves as signed numbers.
@@ -421,11 +418,7 @@ def _in_range(values: pa.Array, item: _FieldKeys) -> Mask:
 
 
 def _tuples_match(pairs: Sequence[tuple[_FieldKeys, pa.Array]]) -> Mask:
-    """Return which partitions are those of some keys, by all of some fields together.
-
-    Args:
-        pairs: fields with the files' values of each.
-    """
+    """Return which partitions are those of some keys, by all of some fields together."""
     keys = _widened([item for item, _ in pairs])
     key_codes, file_codes = np.zeros(len(keys[0]), np.int64), np.zeros(len(pairs[0][1]), np.int64)
     known = np.ones(len(file_codes), np.bool_)

@@ -20,7 +20,7 @@ from pyiceberg.types import NestedField, PrimitiveType, UnknownType
 
 from lake.core.base.arrow import one_array
 from lake.core.base.errors import InvalidRequestError
-from lake.core.spec.types.arrow_schema import schema_from_plain, schema_to_plain
+from lake.core.spec.types.arrow_schema import schema_from_plain, to_plain
 from lake.core.spec.types.bounds import comparable
 from lake.core.spec.types.single_values import arrow_type, source_type
 
@@ -102,7 +102,7 @@ class KeySet:
         """Return the set as an Arrow stream, to send it to tasks."""
         fields = [NestedField(column, str(column), kind) for column, kind in self.types.items()]
         header = {
-            "types": schema_to_plain(Schema(*fields)),
+            "types": to_plain(Schema(*fields)),
             "exact": self.exact,
             "nans": sorted(self.nans),
         }
@@ -168,12 +168,7 @@ def key_types(schema: Schema, ids: Sequence[int]) -> dict[int, IcebergType]:
 
 
 def normal_keys(columns: Sequence[pa.Array], types: Mapping[int, IcebergType]) -> pa.RecordBatch:
-    """Return columns of rows as keys, such that equal keys have equal bits.
-
-    Args:
-        columns: the values of each column of the key.
-        types: the columns.
-    """
+    """Return columns of rows as keys, such that equal keys have equal bits."""
     arrays = [
         _normal(column, arrow_type(kind))
         for column, kind in zip(columns, types.values(), strict=True)

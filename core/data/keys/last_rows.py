@@ -11,14 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base.arrow import Int64s
 from lake.core.base.errors import InvalidRequestError
-from lake.core.data.keys.encoding import (
-    Int64s,
-    is_one_word,
-    nulls_of,
-    one_word_hashes,
-    plain_column,
-)
+from lake.core.data.keys.encoding import is_one_word, nulls_of, one_word_hashes, plain_column
 
 _NO_ROW = -1
 _MOST_CODES = 2**31

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.data.keys.encoding import (
     EncodedKeys,
-    Int64s,
-    Mask,
     Words,
     encode_keys,
     is_one_word,

@@ -6,13 +6,11 @@ NULL equals NULL, NaN equals NaN, -0.0 differs from 0.0; lists and maps are comp
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base.arrow import Int64s
 from lake.core.data.keys.encoding import EncodedKeys, encode_keys, tail_offsets
-
-Int64s = npt.NDArray[np.int64]
 
 
 def encode_rows(batch: pa.RecordBatch) -> EncodedKeys:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 
+from lake.core.base.arrow import Mask
 from lake.core.data.keys.extraction import columns_of, cut
 from lake.core.data.keys.key_pruning import KeyEvidence
 from lake.core.data.keys.key_set import KeySet, normal_keys
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.types import IcebergType
 
-Mask = npt.NDArray[np.bool_]
 # Positions of rows, or None, with the rows.
 Rows = tuple[npt.NDArray[np.int64] | None, pa.RecordBatch]
 

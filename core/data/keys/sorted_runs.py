@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.core.data.keys.encoding import EncodedKeys, Int64s, Words, concat_keys, tail_offsets
+from lake.core.base.arrow import Int64s
+from lake.core.data.keys.encoding import EncodedKeys, Words, concat_keys, tail_offsets
 from lake.core.data.keys.index import grouped
 from lake.core.io.temporary_files import read_at, write_at, written
 

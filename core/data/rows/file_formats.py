@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 def open_rows(source: Any, file: FileSlice) -> RowFile:
     """Open a data file for reading.
 
-    Args:
-        source: the file, for random access.
-        file: the slice, which names the format.
-
     Raises:
         CorruptFileError: the file is not valid.
         RefusedError: the format is not supported.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from lake.core.base.arrow import Int64s
 from lake.core.data.columns.file_slice import FileSlice, slices_of
 from lake.core.table.snapshots.live_files import LiveFiles
 
-Int64s = npt.NDArray[np.int64]
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.base.errors import LakeError
 from lake.core.data.columns.column_mapping import ColumnMapping
 from lake.core.data.columns.data_file import RowFile
@@ -42,8 +42,6 @@ __all__ = [
     "read_positions",
     "slices_of",
 ]
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class FileDeletes(Protocol):

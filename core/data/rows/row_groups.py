@@ -56,10 +56,6 @@ class RowGroupChoice:
     def parts(self, storage: Storage, model: Model) -> Iterator[FoundGroup]:
         """Yield the row groups that are copied.
 
-        Args:
-            storage: the storage of the files.
-            model: the file to which they are copied.
-
         Raises:
             CorruptFileError: a file is not valid, or does not match the table's metadata.
         """

@@ -28,10 +28,11 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from lake.core.base.arrow import is_list
 from lake.core.base.errors import CorruptFileError, RefusedError
-from lake.core.data.schemas.new_tables import NewColumns, is_list, names_once
+from lake.core.data.schemas.new_tables import NewColumns, names_once
 from lake.core.spec.properties.table_properties import NAME_MAPPING
-from lake.core.spec.types.arrow_schema import list_of, map_of, parts_of
+from lake.core.spec.types.arrow_schema import find_id, list_of, map_of, parts_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -136,9 +137,9 @@ def refuse_partition_names(metadata: TableMetadata, before: Schema, after: Schem
     """
     for spec in metadata.partition_specs:
         for item in spec.fields:
-            found = _field_id(after, item.name)
+            found = find_id(after, item.name)
             is_own = isinstance(item.transform, IdentityTransform | VoidTransform)
-            if found is None or found == _field_id(before, item.name):
+            if found is None or found == find_id(before, item.name):
                 continue
             if after.find_column_name(item.source_id) is None:
                 continue
@@ -147,13 +148,6 @@ def refuse_partition_names(metadata: TableMetadata, before: Schema, after: Schem
                     f"a column cannot have the name {item.name}: a partition field of the table has it",
                     hint="choose another name",
                 )
-
-
-def _field_id(schema: Schema, name: str) -> int | None:
-    try:
-        return schema.find_field(name).field_id
-    except ValueError:
-        return None
 
 
 def fresh_fields(last_column_id: int, fields: Sequence[NestedField]) -> tuple[NestedField, ...]:

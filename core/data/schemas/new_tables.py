@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
+from lake.core.base.arrow import is_list
 from lake.core.base.errors import BadInputError, RefusedError
 from lake.core.base.options import Option
 from lake.core.data.columns.logical_types import LogicalType
@@ -329,9 +330,3 @@ def schema_without(schema: Schema, name: str) -> Schema:
 def _has_empty_struct(kind: pa.DataType) -> bool:
     inner = [kind.field(index).type for index in range(kind.num_fields)]
     return (pa.types.is_struct(kind) and not inner) or any(_has_empty_struct(one) for one in inner)
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether the type is one of Arrow's list types, of any layout."""
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))

@@ -16,10 +16,10 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from lake.core.base.arrow import is_list
 from lake.core.base.errors import BadInputError, RefusedError, did_you_mean
 from lake.core.base.options import Option
 from lake.core.data.columns.type_promotion import promotable
-from lake.core.data.schemas.new_tables import is_list
 from lake.core.data.sources.discovery import CSV, Source
 from lake.core.spec.types.type_text import type_text
 from lake.core.spec.types.unsupported_columns import UNSUPPORTED

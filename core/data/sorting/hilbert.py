@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-Bytes = npt.NDArray[np.uint8]
+from lake.core.base.arrow import Bytes
+
 _Words = npt.NDArray[np.uint64]
 _WORD, _WORD_BITS = 8, 64
 _ALL = np.uint64(2**64 - 1)

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base.arrow import Bytes
+
 Indices = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 
 # The part of a key that is compared first; keys with an equal prefix are rare.

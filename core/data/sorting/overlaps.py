@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from lake.core.base.arrow import Int64s, Mask
+
 # After this many steps, all ranges that are connected by others are taken.
 _MOST_STEPS = 16
 

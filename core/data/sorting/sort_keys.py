@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
+from lake.core.base.arrow import Bytes
 from lake.core.base.plain import Codec, PlainData
 from lake.core.data.sorting.hilbert import along_curve
 from lake.core.data.sorting.key_bytes import prefixes
@@ -40,7 +40,6 @@ def _sort_field(plain: Mapping[str, Any]) -> SortField:
 _PlainSortField = Annotated[
     SortField, Codec(lambda field: field.model_dump(mode="json", by_alias=True), _sort_field)
 ]
-Bytes = npt.NDArray[np.uint8]
 TEXT_BYTES = 8
 MOST_BYTES = 2**31 - 1
 _WORD = 8

@@ -148,11 +148,6 @@ class NeededColumns(PlainData):
     def check_rows(self, rows: pa.RecordBatch, numbers: Sequence[int], where: str) -> None:
         """Refuse rows of a file that does not have all of the columns.
 
-        Args:
-            rows: the rows as read from the file, with all of its columns that are read.
-            numbers: the number of each row in the file.
-            where: the file.
-
         Raises:
             BadInputError: a row needs a column that the file lacks.
         """

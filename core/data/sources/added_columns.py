@@ -37,12 +37,6 @@ def with_added(
 ) -> Iterator[RawRows]:
     """Yield rows of a source with the values of its added columns.
 
-    Args:
-        parts: all rows of the source, with the columns of the schema.
-        source: the source, which has added columns.
-        schema: the columns that are read.
-        convert: converts values to the types of a schema.
-
     Raises:
         CorruptFileError: the numbers of rows differ.
     """

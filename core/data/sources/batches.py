@@ -6,7 +6,7 @@ Columns are matched by name; field ids in a Parquet file belong to another table
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ from lake.core.data.sources.discovery import (
 )
 from lake.core.data.sources.json.inference import first_columns, infer_columns
 from lake.core.data.sources.json.rows import json_rows
-from lake.core.data.sources.text_values import ValueContext
+from lake.core.data.sources.text_values import ValueContext, first_refused
 from lake.core.data.sources.type_notes import TypeNote
 from lake.core.io.objects.large_file import LargeFile
 from lake.core.io.storage.storage import Storage
@@ -322,7 +322,7 @@ def _converted(
         # The file is valid, but does not match the table.
         raise BadInputError(error.message) from error
     except BadInputError as error:
-        index = _first_refused(column, attempt)
+        index = first_refused(column, attempt, BadInputError)
         problem = context.problem(index, _shown(column[index]), item.field_type)
         raise _with_reason(problem, error) from error
 
@@ -343,19 +343,6 @@ def _shown(value: pa.Scalar) -> Any:
     except (OverflowError, ValueError):
         # A time outside the range of Python's datetime.
         return str(value.cast(pa.string()).as_py())
-
-
-def _first_refused(column: pa.Array, attempt: Callable[[pa.Array], pa.Array]) -> int:
-    """Return the position of the first value that cannot be converted, by halving."""
-    start, end = 0, len(column)
-    while end - start > 1:
-        middle = (start + end) // 2
-        try:
-            attempt(column.slice(start, middle - start))
-            start = middle
-        except BadInputError:
-            end = middle
-    return start
 
 
 # Parquet

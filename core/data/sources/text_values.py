@@ -178,7 +178,7 @@ def _parsed(column: pa.Array, kind: IcebergType, context: ValueContext) -> pa.Ar
     try:
         return parse(tidy)
     except (pa.ArrowInvalid, ValueError) as error:
-        index = _first_refused(tidy, parse)
+        index = first_refused(tidy, parse, pa.ArrowInvalid, ValueError)
         raise context.problem(index, column[index].as_py(), kind) from error
 
 
@@ -189,15 +189,17 @@ def tidied(column: pa.Array, nulls: Sequence[str] = ()) -> pa.Array:
     return pc.if_else(words, pa.scalar(None, pa.string()), trimmed)
 
 
-def _first_refused(column: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> int:
-    """Return the position of the first text that cannot be parsed, by halving."""
+def first_refused(
+    column: pa.Array, convert: Callable[[pa.Array], pa.Array], *errors: type[Exception]
+) -> int:
+    """Return the position of the first value that is converted with one of the errors, by halving."""
     start, end = 0, len(column)
     while end - start > 1:
         middle = (start + end) // 2
         try:
-            parse(column.slice(start, middle - start))
+            convert(column.slice(start, middle - start))
             start = middle
-        except (pa.ArrowInvalid, ValueError):
+        except errors:
             end = middle
     return start
 

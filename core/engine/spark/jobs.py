@@ -42,9 +42,6 @@ class DriverJobs:
     The plan is created once; each piece is a job over one partition of its result. So a job's overhead is a few
     hundredths of a second, and a shuffle in the plan is computed once for all pieces. Only a shuffle needs Spark SQL,
     whose start takes two seconds of processor time.
-
-    Args:
-        context: the `pyspark.SparkContext`.
     """
 
     def __init__(self, context: Any) -> None:

@@ -29,13 +29,7 @@ _TAKEN = b"1"
 
 
 class Preloaded:
-    """A process that waits for Spark. The constructor starts it.
-
-    Args:
-        folder: the folder of the start.
-        modules: the modules to import.
-        environment: its environment until Spark's replaces it.
-    """
+    """A process that waits for Spark. The constructor starts it."""
 
     def __init__(
         self, folder: Path, modules: Sequence[str], environment: Mapping[str, str]

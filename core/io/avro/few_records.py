@@ -17,7 +17,7 @@ import pyarrow as pa
 from lake.core.base.errors import CorruptFileError
 from lake.core.io.avro.container import long_at
 
-_TYPES = {
+PRIMITIVES = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
     "long": pa.int64(),
@@ -175,7 +175,7 @@ class _Reading:
                 else pa.array(values, found)
             )
 
-        found = _TYPES[kind]
+        found = PRIMITIVES[kind]
         read = {"boolean": flag, "bytes": text, "string": text, "float": real, "double": real}
         blank = None if is_nullable else _BLANK.get(kind, 0)
         made = _Column(

@@ -20,12 +20,7 @@ _FILE, _FOLDER, _NONE = pafs.FileType.File, pafs.FileType.Directory, pafs.FileTy
 
 
 class CloudFiles(pafs.FileSystemHandler):  # type: ignore[misc]
-    """What Arrow asks of a file system; a path is the authority of a location, and the key.
-
-    Args:
-        cloud: the bucket.
-        authority: it, as locations name it.
-    """
+    """What Arrow asks of a file system; a path is the authority of a location, and the key."""
 
     def __init__(self, cloud: Cloud, authority: str) -> None:
         self._cloud = cloud

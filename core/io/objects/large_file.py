@@ -32,11 +32,7 @@ _REQUESTS = 16
 
 
 class LargeFile(pa.PythonFile):  # type: ignore[misc]
-    """An object of a store, for random access by one thread.
-
-    Args:
-        source: its bytes.
-    """
+    """An object of a store, for random access by one thread."""
 
     def __new__(cls, source: _Bytes) -> Self:
         """Create a file; pyarrow's class takes its arguments here."""
@@ -81,12 +77,7 @@ class _Block:
 
 @dataclass
 class _Bytes:
-    """The bytes of an object; what `pyarrow.PythonFile` asks of a file.
-
-    Args:
-        fetch: returns a part of the object.
-        end: its last bytes.
-    """
+    """The bytes of an object; what `pyarrow.PythonFile` asks of a file."""
 
     fetch: Fetch
     end: Part

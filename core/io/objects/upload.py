@@ -121,9 +121,6 @@ class Sink(ABC):
 class Upload(Sink):
     """A stream to a new object of S3. Four parts are in memory, and the next one.
 
-    Args:
-        parts: the requests.
-
     Raises:
         StoreError: the store refused the request or did not answer.
         UnsupportedError: it does not support uploads in parts.

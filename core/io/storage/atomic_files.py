@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -118,6 +119,15 @@ def require_own(
             if not data or (not is_long and is_own(data)):
                 return
     raise InvalidRequestError(f"{path} is not {kind}", hint="name another file")
+
+
+def has_keys(keys: frozenset[str], data: bytes) -> bool:
+    """Whether a file contains a JSON object with some keys."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.keys() >= keys
 
 
 def draft_of(path: str, ids: Ids) -> str:

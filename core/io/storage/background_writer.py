@@ -21,9 +21,6 @@ class WriteBehind(Storage):
     """A storage that writes in the background and reads pending files from memory.
 
     The end of the block waits for pending writes. Threads must not share an instance.
-
-    Args:
-        storage: the storage that it writes to.
     """
 
     def __init__(self, storage: Storage) -> None:

@@ -100,11 +100,6 @@ class WatchState(PlainData):
     def require(self, options: WatchOptions, table: str, uuid: str | None) -> None:
         """Check that the state belongs to a watch; a table that was renamed is the same table.
 
-        Args:
-            options: the options of the watch.
-            table: the table's name.
-            uuid: its UUID; None if it is not known.
-
         Raises:
             InvalidRequestError: it is another stream's, table's or branch's.
         """

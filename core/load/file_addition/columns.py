@@ -25,6 +25,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lake.core.base.arrow import is_list
 from lake.core.base.errors import CorruptFileError, RefusedError
 from lake.core.data.columns.column_mapping import with_mapped_ids
 from lake.core.data.columns.int96 import Int96Type
@@ -244,7 +245,7 @@ def _stored(kind: Any) -> pa.DataType:
             item.with_type(_stored(item.type)) for item in (kind.key_field, kind.item_field)
         )
         return pa.map_(key, value)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if is_list(kind):
         return pa.list_(kind.value_field.with_type(_stored(kind.value_type)))
     if types.is_large_string(kind) or types.is_string_view(kind):
         return pa.string()

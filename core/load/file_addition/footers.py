@@ -119,18 +119,14 @@ def _entry(
         for item in columns.leaves
     }
     pairs = [(item.position, item.leaf) for item in columns.leaves]
-    found, metadata = footer.metrics(pairs, chosen), footer.metadata
+    metadata = footer.metadata
     return DataFile(
         path=path,
         spec_id=target.spec.spec_id,
         partition=partition,
         record_count=metadata.num_rows,
         size_bytes=size,
-        column_sizes=found.column_sizes,
-        value_counts=found.value_counts,
-        null_value_counts=found.null_value_counts,
-        lower_bounds=found.lower_bounds,
-        upper_bounds=found.upper_bounds,
+        **footer.metrics(pairs, chosen).of_entry(),
         split_offsets=tuple(
             row_group_start(metadata.row_group(index)) for index in range(metadata.num_row_groups)
         ),

@@ -73,13 +73,6 @@ def partition_of(
 ) -> tuple[bytes | None, ...]:
     """Return the partition of a file, as single values.
 
-    Args:
-        spec: the partition spec.
-        schema: the table's schema.
-        columns: the file's columns.
-        footer: the statistics of its footer.
-        path: its location.
-
     Raises:
         RefusedError: the file may have rows of several partitions, or its footer and folders do not show which.
     """

@@ -102,11 +102,6 @@ class Load(ABC):
     def keep_rejects(self, reports: Sequence[RejectReport], schema: Schema, rows_read: int) -> None:
         """Write the rows that tasks set aside to the file of rejects, if there are any.
 
-        Args:
-            reports: the reports of the tasks.
-            schema: the columns of the source's rows.
-            rows_read: the number of all rows of the source.
-
         Raises:
             BadInputError: there are too many of them.
         """

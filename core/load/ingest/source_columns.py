@@ -288,13 +288,6 @@ def check_names(
 ) -> None:
     """Check what the names of columns show: a wrong delimiter, a missing header, files of different tables.
 
-    Args:
-        session: receives warnings.
-        files: all files.
-        sources: the columns of those that have any.
-        known: the table's columns; None for a new table.
-        request: the load.
-
     Raises:
         BadInputError: a new table would get a column of whole lines, or files have different columns.
     """

@@ -114,7 +114,12 @@ def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
     for item in plan.found:
         found.setdefault((item.job_id, item.operator_id), []).append(item)
     jobs = [
-        _status(job, _commit_of(commits, job), found.get(job, []), now_ms)
+        _status(
+            job,
+            next((item for item in commits if item.is_by(*job)), None),
+            found.get(job, []),
+            now_ms,
+        )
         for job in sorted({*found, *((c.job_id, c.operator_id or "") for c in commits)})
     ]
     shown = [_shown(job, job.age_seconds, _STATUS) for job in jobs]
@@ -158,10 +163,6 @@ def _last_commits(plan: ReplayPlan) -> list[JobCommit]:
     for commit in job_commits(plan.table.metadata, plan.branch):
         newest.setdefault((commit.job_id, commit.operator_id), commit)
     return list(newest.values())
-
-
-def _commit_of(commits: Iterable[JobCommit], job: tuple[str, str]) -> JobCommit | None:
-    return next((item for item in commits if item.is_by(*job)), None)
 
 
 def _status(

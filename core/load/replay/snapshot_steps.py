@@ -31,11 +31,7 @@ from lake.core.transaction.staging.staged_run import guard_of
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplayStep(SnapshotStep):
-    """A snapshot that commits checkpoints.
-
-    Args:
-        checkpoints: the checkpoints that it commits.
-    """
+    """A snapshot that commits checkpoints."""
 
     checkpoints: tuple[FoundCheckpoint, ...]
 

@@ -46,14 +46,7 @@ def is_staged(operator_id: str) -> bool:
 
 
 def as_run(item: Evidence, readings: Sequence[Reading], table: Table, branch: str) -> Evidence:
-    """Complete the evidence of a staged run with the headers of its manifests.
-
-    Args:
-        item: its evidence as a checkpoint.
-        readings: all its manifests.
-        table: the table.
-        branch: the branch that is replayed to.
-    """
+    """Complete the evidence of a staged run with the headers of its manifests."""
     marks = RunMarks.of_header(readings[0].marks, item.job_id)
     elsewhere, wrong = None, None
     if marks.branch != branch:

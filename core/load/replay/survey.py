@@ -42,16 +42,7 @@ _ASSUMABLE = frozenset({Doubt.NUMBER, Doubt.HISTORY})
 
 @dataclass(frozen=True)
 class Survey:
-    """The state of a table and its temporary manifests at one time.
-
-    Args:
-        table: the table.
-        options: the options of the replay.
-        given: the states of the given checkpoints.
-        findings: the evidence.
-        classified: the classified checkpoints.
-        retained_since_ms: as in `ClassificationContext`.
-    """
+    """The state of a table and its temporary manifests at one time."""
 
     table: Table
     options: ReplayOptions

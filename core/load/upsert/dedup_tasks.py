@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from lake.core.base import locations
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.base.plain import PlainData
-from lake.core.data.keys.encoding import Int64s, Mask, hash_keys, partition_of
+from lake.core.data.keys.encoding import hash_keys, partition_of
 from lake.core.data.keys.index import KeyIndex
 from lake.core.engine.shuffle import ShuffleBuffer
 from lake.core.engine.tasks import TaskContext

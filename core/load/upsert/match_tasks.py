@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.base.errors import LakeError
 from lake.core.base.plain import PlainData
 from lake.core.data.deletes.apply import Deletes
 from lake.core.data.deletes.row_positions import RowPositions
 from lake.core.data.deletes.written_positions import found_rows, write_positions
-from lake.core.data.keys.encoding import Int64s, Mask, hash_keys, partition_of
+from lake.core.data.keys.encoding import hash_keys, partition_of
 from lake.core.data.keys.extraction import columns_of, cut
 from lake.core.data.keys.index import NOT_FOUND, KeyIndex
 from lake.core.data.keys.key_set import KeySet

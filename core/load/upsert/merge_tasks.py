@@ -17,12 +17,11 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
 from lake.core.base import locations
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, one_array
 from lake.core.base.errors import BadInputError
 from lake.core.base.plain import PlainData
 from lake.core.data.columns.defaults import write_column
 from lake.core.data.columns.nullability import null_in_required
-from lake.core.data.keys.encoding import Int64s
 from lake.core.data.keys.index import KeyIndex
 from lake.core.data.rows.sorted_writer import open_ordered_writer
 from lake.core.data.rows.writer import WriteSettings

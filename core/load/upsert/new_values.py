@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.data.columns.type_promotion import convert
-from lake.core.data.keys.encoding import Int64s, Mask
 from lake.core.io.storage.storage import Storage
 from lake.core.load.ingest.checksummed_batches import batches_in
 from lake.core.load.upsert.merge_tasks import COLUMN, KEY, SEQUENCE, column_name

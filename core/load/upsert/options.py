@@ -194,11 +194,6 @@ def unwanted_deletes(properties: Mapping[str, str], deletes: str) -> str | None:
 def key_ids(schema: Schema, names: Sequence[str], option: Option = Option.UPSERT) -> list[int]:
     """Return the ids of the key's columns: the named ones, or the schema's identifier fields.
 
-    Args:
-        schema: the table's schema.
-        names: the key's columns; empty for the identifier fields.
-        option: the option that needs the key, for messages.
-
     Raises:
         InvalidRequestError: there are no names and no identifier fields.
         NotFoundError: there is no such column.

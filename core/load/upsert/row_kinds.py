@@ -40,14 +40,7 @@ def row_kinds(column: pa.Array) -> Kinds:
 
 
 def unknown_kind(value: str | None, name: str, where: str, row: str) -> BadInputError:
-    """Return the error for a row whose kind is unknown.
-
-    Args:
-        value: the row's value of the column.
-        name: the column's name.
-        where: the source of the row.
-        row: the row as text.
-    """
+    """Return the error for a row whose kind is unknown."""
     text = "NULL" if value is None else repr(value[:_SHOWN])
     return BadInputError(
         f"{where} has {text} in the column {name}, which must contain the row kind{row}",

@@ -20,6 +20,7 @@ from lake.core.transaction.commit.refs import BRANCH, RefChange, commit_refs
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.transaction.session import Session
 
@@ -165,8 +166,15 @@ def plan_fast_forward(table: Table, branch: str, *, to: str) -> RefPlan:
     if head is not None:
         ancestry.require_descent(head, target)  # check: descent-of-branch
         require_contents(table, head, target)  # check: contents-of-head
+    return RefPlan(table=table, change=moved(metadata, branch, head, target))
+
+
+def moved(
+    metadata: TableMetadata, branch: str, head: Snapshot | None, target: Snapshot
+) -> RefChange:
+    """Return the change that moves a branch from its head to a snapshot, and keeps its settings."""
     ref = metadata.refs.get(branch)
-    change = RefChange(
+    return RefChange(
         name=branch,
         kind=BRANCH,
         before=head.snapshot_id if head else None,
@@ -175,7 +183,6 @@ def plan_fast_forward(table: Table, branch: str, *, to: str) -> RefPlan:
         max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
         min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
     )
-    return RefPlan(table=table, change=change)
 
 
 def execute(session: Session, plan: RefPlan, *, dry_run: bool) -> Outcome:

@@ -17,6 +17,7 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 from lake.core.base.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.maintain.branching.branches import moved
 from lake.core.maintain.branching.descent import require_contents
 from lake.core.maintain.branching.facts import PickFacts
 from lake.core.maintain.branching.pick_checks import (
@@ -49,7 +50,7 @@ from lake.core.transaction.commit.operations import (
     SnapshotStep,
 )
 from lake.core.transaction.commit.preconditions import require_writable
-from lake.core.transaction.commit.refs import BRANCH, TAG, RefChange, commit_refs
+from lake.core.transaction.commit.refs import TAG, commit_refs
 from lake.core.transaction.commit.removed_files import refuse_live
 
 if TYPE_CHECKING:
@@ -385,16 +386,7 @@ def _require_snapshot(snapshot_id: int) -> tuple[SetSnapshotRefUpdate, RemoveSna
 
 
 def _fast_forward(session: Session, plan: PickPlan) -> None:
-    ref = plan.table.metadata.refs.get(plan.branch)
-    change = RefChange(
-        name=plan.branch,
-        kind=BRANCH,
-        before=plan.head.snapshot_id if plan.head else None,
-        after=plan.source.snapshot_id,
-        max_ref_age_ms=ref.max_ref_age_ms if ref else None,
-        max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
-        min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
-    )
+    change = moved(plan.table.metadata, plan.branch, plan.head, plan.source)
     commit_refs(session, plan.table, [change])
 
 

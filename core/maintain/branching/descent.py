@@ -31,11 +31,6 @@ def require_contents(table: Table, head: Snapshot, target: Snapshot) -> None:
 
     Two manifest lists are read, and manifests only if the descendant does not have all of the head's.
 
-    Args:
-        table: the table.
-        head: the branch's head.
-        target: a snapshot with the head among its ancestors.
-
     Raises:
         CorruptFileError: a file is neither live nor removed, or a manifest or list cannot be read.
         NotFoundError: a manifest or list is missing.

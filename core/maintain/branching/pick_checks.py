@@ -81,12 +81,6 @@ def require_replaced_all(
 
     If it left some there, its summary is wrong, and a replacement of the same partitions would remove them.
 
-    Args:
-        table: the table.
-        source: the snapshot.
-        added: the data files that it added.
-        removed: the paths of the data files that it removed.
-
     Raises:
         RefusedError: it left some.
         CorruptFileError: the parent's files cannot be determined.

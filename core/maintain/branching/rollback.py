@@ -12,6 +12,7 @@ from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import format_time, iso_time
+from lake.core.maintain.branching.branches import moved
 from lake.core.maintain.branching.facts import RollbackFacts
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.flink.commits import JOB_ID
@@ -21,7 +22,7 @@ from lake.core.table.snapshots.completeness import read_list
 from lake.core.table.snapshots.run_ids import RUN_ID
 from lake.core.table.snapshots.streams import QUERY_ID, STREAM, StreamEpoch
 from lake.core.table.snapshots.summary import declared_totals
-from lake.core.transaction.commit.refs import BRANCH, RefChange, commit_refs
+from lake.core.transaction.commit.refs import commit_refs
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -135,16 +136,7 @@ def execute(session: Session, plan: RollbackPlan, *, dry_run: bool) -> Outcome:
         return _outcome(plan, Status.NOTHING_TO_DO)
     if dry_run:
         return _outcome(plan, Status.DRY_RUN)
-    ref = plan.table.metadata.refs.get(plan.branch)
-    change = RefChange(
-        name=plan.branch,
-        kind=BRANCH,
-        before=plan.head.snapshot_id,
-        after=plan.target.snapshot_id,
-        max_ref_age_ms=ref.max_ref_age_ms if ref else None,
-        max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
-        min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
-    )
+    change = moved(plan.table.metadata, plan.branch, plan.head, plan.target)
     commit_refs(session, plan.table, [change])
     return _outcome(plan, Status.DONE)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.transforms import (
@@ -27,7 +26,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.maintain.checking.findings import Finding
 from lake.core.maintain.checking.table_metadata import fields_of
 from lake.core.spec.types.bounds import BoundColumn, bound_array, decode_bounds
@@ -51,8 +50,6 @@ _MONOTONIC = (
 )
 _NOT_COMPARED = (UnknownType, UUIDType, FloatType, DoubleType, BinaryType, FixedType, BooleanType)
 _BOUNDS: tuple[BoundColumn, BoundColumn] = ("lower_bounds", "upper_bounds")
-Mask = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 COLUMNS = (
     "status",

@@ -34,12 +34,7 @@ class ManifestHeaders:
         self._conflicts = lru_cache(maxsize=64)(self._schema_conflict)
 
     def findings(self, row: Mapping[str, Any], header: Header) -> Iterator[Finding]:
-        """Check a header.
-
-        Args:
-            row: the manifest's row in the list.
-            header: the file's header.
-        """
+        """Check a header."""
         place = row["manifest_path"]
         for text in self._contradictions(row, header):
             yield Finding("M004", place, text)

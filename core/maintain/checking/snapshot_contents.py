@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.data.keys.encoding import hash_keys
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.maintain.checking.findings import Finding
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from lake.core.io.storage.storage import Storage
 
 Hashes = npt.NDArray[np.uint64]
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 # Kinds of files. A position delete file is of one data file or of a partition, an equality delete file of a partition
 # or of the whole table.
@@ -271,14 +269,7 @@ def _repeated(values: Hashes) -> Hashes:
 def paths_of(
     storage: Storage, manifests: pa.Table, metadata: TableMetadata, hashes: Hashes
 ) -> list[str]:
-    """Return the locations of live files with some hashes as they are written, one for each entry, sorted.
-
-    Args:
-        storage: the storage of the manifests.
-        manifests: their rows in a list.
-        metadata: the table's metadata.
-        hashes: of the locations.
-    """
+    """Return the locations of live files with some hashes as they are written, one for each entry, sorted."""
     by_spec = read_manifests(
         storage, manifests, metadata, columns=("status", "file_path", "content"), live_only=True
     )

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.spec.types.partition_codes import partition_codes
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
 from lake.core.table.snapshots.delete_scopes import is_global, referenced_paths
@@ -23,8 +23,6 @@ from lake.core.transaction.commit.operations import DeleteKey
 if TYPE_CHECKING:
     from lake.core.table.snapshots.live_files import LiveFiles
 
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 COLUMNS = ("status", "sequence_number", "content", "file_path", "partition")
 _NEVER = np.iinfo(np.int64).max
 

@@ -14,9 +14,9 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import BucketTransform, VoidTransform
 from pyiceberg.types import BinaryType, DoubleType, FloatType, StringType
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.data.columns.metrics import Mode, modes
-from lake.core.data.sorting.overlaps import Int64s, Mask, Ranges
+from lake.core.data.sorting.overlaps import Ranges
 from lake.core.maintain.compaction.facts import DepthFacts
 from lake.core.spec.types.bounds import bound_array, comparable, count_array
 from lake.core.spec.types.partition_codes import partition_codes

@@ -251,7 +251,7 @@ def plan_groups(  # noqa: PLR0913 - each option is used alone
     for rows in _by_partition(partitions[order]):
         for packed in pack(sizes[rows].tolist(), options.max_group_size, options.max_group_files):
             group = rows[packed]
-            outputs = _output_files(sizes[group], options)
+            outputs = output_files(_expected_bytes(sizes[group], options), options)
             why_not = None
             if not options.takes_every_file:
                 if not _worth_it(sizes[group], has_many_deletes[group], options):
@@ -485,10 +485,6 @@ def _becomes_more(by_size: int, partitions: int, files: int) -> str | None:
 
 def _moves(files: pa.Table, output_spec: PartitionSpec) -> npt.NDArray[np.bool_]:
     return np.asarray(_column(files, "spec_id") != output_spec.spec_id, np.bool_)
-
-
-def _output_files(sizes: Integers, options: CompactionOptions) -> int:
-    return output_files(_expected_bytes(sizes, options), options)
 
 
 def _expected_bytes(sizes: Integers, options: CompactionOptions) -> int:

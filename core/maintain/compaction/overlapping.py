@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base.arrow import Int64s
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
-from lake.core.data.sorting.overlaps import Int64s, Ranges, chosen_clusters, joined
+from lake.core.data.sorting.overlaps import Ranges, chosen_clusters, joined
 from lake.core.maintain.compaction.facts import DepthFacts
 from lake.core.maintain.compaction.file_ranges import depth_facts, file_ranges
 from lake.core.maintain.compaction.grouping import (

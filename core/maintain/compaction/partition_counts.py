@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.transforms import BucketTransform, TruncateTransform, VoidTransform
 from pyiceberg.types import DoubleType, FloatType
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Mask, one_array
 from lake.core.spec.types.bounds import bound_array, count_array
 from lake.core.spec.types.transforms import transformed_values
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 # Wider ranges are not counted, so that no sum overflows.
 _WIDEST = 2**40
 

@@ -88,11 +88,7 @@ class Rewriter:
         self._engine = session.engine(plan.input_bytes)
 
     def groups(self, together: int) -> Iterator[Rewritten]:
-        """Yield groups as they are completely rewritten.
-
-        Args:
-            together: how many groups to rewrite at a time.
-        """
+        """Yield groups as they are completely rewritten."""
         direct = [group for group in self._plan.groups if self._is_read_by_its_writer(group)]
         shuffled = [group for group in self._plan.groups if not self._is_read_by_its_writer(group)]
         if direct:

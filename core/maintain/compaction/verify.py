@@ -177,28 +177,17 @@ def _difference(leaf: Leaf, what: str, before: Any, after: Any, *, outside: bool
 
 
 def described(batches: Iterable[pa.RecordBatch], schema: Schema, like: DataFile) -> DataFile:
-    """Return the entry of a file with these rows: counts and full bounds of its columns.
-
-    Args:
-        batches: the rows.
-        schema: their columns.
-        like: a file of the same partition.
-    """
+    """Return the entry of a file with these rows: counts and full bounds of its columns."""
     metrics = ColumnMetrics(counted_columns(schema, {METRICS_DEFAULT.name: "full"}))
     rows = 0
     for batch in batches:
         metrics.add(pa.Table.from_batches([batch]))
         rows += batch.num_rows
-    collected = metrics.metrics()
     return DataFile(
         path=like.path,
         spec_id=like.spec_id,
         partition=like.partition,
         record_count=rows,
         size_bytes=like.size_bytes,
-        value_counts=collected.value_counts,
-        null_value_counts=collected.null_value_counts,
-        nan_value_counts=collected.nan_value_counts,
-        lower_bounds=collected.lower_bounds,
-        upper_bounds=collected.upper_bounds,
+        **metrics.metrics().of_entry(),
     )

@@ -110,17 +110,7 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPlan:
-    """The state of a table after an alteration.
-
-    Args:
-        table: the table that the plan was made for.
-        schema: its schema after the change.
-        spec: its partition spec after the change.
-        order: its sort order after the change.
-        set_properties: the properties whose values change.
-        unset: the properties that are removed.
-        format_version: its format version after the change.
-    """
+    """The state of a table after an alteration."""
 
     table: Table
     schema: Schema

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.base.facts import Facts
 from lake.core.data.rows.live_slices import parts_by_rows, slices_at
 from lake.core.data.rows.reader import FileSlice
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from lake.core.table.catalogs.catalog import Table
 
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 # The order in which data files are read: those that the record of an earlier run continues with, those that were
 # added after its beginning, and those for which there are only newer deletes.
 _NEXT, _ADDED, _AGAIN = range(3)

@@ -10,12 +10,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Mask, one_array
 from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import json_object
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
     from lake.core.table.catalogs.catalog import Table
 
-Mask = npt.NDArray[np.bool_]
 # In the summary of a snapshot: a JSON object with the fields of `Converted`.
 CONVERTED = "lake.converted"
 # Without a filter, every run uses what an earlier one recorded.

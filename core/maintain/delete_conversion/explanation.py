@@ -40,12 +40,7 @@ _DESCRIBED = 1000
 
 
 def left_alone(plan: DeletePlan, part: DeletePlan) -> list[KeptDeletesFacts]:
-    """Return how many delete files are left alone, by the reason and the kind.
-
-    Args:
-        plan: the whole plan.
-        part: the part of it that one run does.
-    """
+    """Return how many delete files are left alone, by the reason and the kind."""
     files: Counter[tuple[str, str]] = Counter()
     rows: Counter[tuple[str, str]] = Counter()
     for reason, some in _parts(plan, part):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.base.errors import RefusedError
 from lake.core.base.facts import Facts
 from lake.core.data.rows.reader import FileSlice
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
     from lake.core.table.catalogs.catalog import Table
     from lake.core.table.snapshots.delete_index import DeleteIndex
-
-Mask = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 
 # Why delete files are left alone: they are equality deletes, position delete files or deletion vectors, which the

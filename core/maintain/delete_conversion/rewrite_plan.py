@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.base.facts import Facts
 from lake.core.data.rows.live_slices import slices_at
 from lake.core.data.rows.reader import FileSlice
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from lake.core.spec.types.transforms import Partition
     from lake.core.table.catalogs.catalog import Table
 
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 _TASK_FILES = 10_000
 # A delete file of a partition is small below this part of the target size, as for Iceberg Java.
 _SMALL = 0.75

@@ -99,11 +99,6 @@ def preview(plan: ExpirationPlan, *, explain: bool = False, verbose: bool = Fals
 def execute(session: Session, plan: ExpirationPlan, operation_id: str | None = None) -> Outcome:
     """Commit the plan, then delete its files.
 
-    Args:
-        session: the session of the invocation.
-        plan: the plan.
-        operation_id: the id of the run; None for a new one.
-
     Raises:
         CommitConflictError: other writers won every attempt; nothing was changed.
         CommitUnknownError: the catalog did not answer; nothing was deleted, and the next run finishes the work.

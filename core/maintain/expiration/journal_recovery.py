@@ -76,10 +76,6 @@ class JournalRecovery:
     def finish(self, table: Table, removed: Removed) -> None:
         """Restore lost refs, then delete the listed files.
 
-        Args:
-            table: the table's current state.
-            removed: counts the deleted files.
-
         Raises:
             LakeError: the table or its manifests cannot be read: nothing more is deleted.
             RefusedError: another catalog may contain the table.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lake.core.data.sorting.overlaps import Int64s
+from lake.core.base.arrow import Int64s
 from lake.core.maintain.compaction.file_ranges import depth_facts, file_ranges
 from lake.core.maintain.health.facts import OverlapFacts, PartitionOverlapFacts
 from lake.core.spec.types.sort_orders import table_order

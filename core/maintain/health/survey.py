@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base.arrow import Int64s
 from lake.core.maintain.compaction.concurrency.busy_partitions import (
     BusyPartitions,
     busy_partitions,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from lake.core.table.catalogs.catalog import Table
 
-Int64s = npt.NDArray[np.int64]
 _COLUMNS = (
     *("status", "snapshot_id", "file_sequence_number"),
     *("content", "record_count", "file_size_in_bytes", "sort_order_id"),

@@ -17,6 +17,7 @@ from lake.core.spec.expressions.conditions import Condition, Evaluation, evaluat
 from lake.core.spec.properties.table_properties import MANIFEST_BYTES
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.manifests.api import read_manifests
+from lake.core.table.manifests.batches import bytes_of
 from lake.core.table.manifests.clusters import (
     Clustering,
     by_partition,
@@ -326,14 +327,14 @@ def _counted(
         return None
     added, existing, deleted = (pc.sum(rows[name]).as_py() for name in _COUNTS)
     live = added + existing
-    after = -(-live // entries_per_manifest(_bytes(rows), live + deleted, target))
+    after = -(-live // entries_per_manifest(bytes_of(rows), live + deleted, target))
     if not live or not (options.rewrite_all or _are_too_many(rows.num_rows, after)):
         return None
     return ManifestGroup(
         spec_id=spec_id,
         content=content,
         paths=rows["manifest_path"].to_pylist(),
-        size=_bytes(rows),
+        size=bytes_of(rows),
         after=after,
         clustering=None,
     )
@@ -367,20 +368,16 @@ def group_of(
     if not entries.num_rows:
         return None
     counts = [pc.sum(pc.fill_null(rows[name], 0)).as_py() or 0 for name in _COUNTS]
-    most = entries_per_manifest(_bytes(rows), max(sum(counts), entries.num_rows), target)
+    most = entries_per_manifest(bytes_of(rows), max(sum(counts), entries.num_rows), target)
     pieces = even_pieces(by_partition(entries, sort_by), most)
     return ManifestGroup(
         spec_id=rows["partition_spec_id"][0].as_py(),
         content=rows["content"][0].as_py(),
         paths=rows["manifest_path"].to_pylist(),
-        size=_bytes(rows),
+        size=bytes_of(rows),
         after=len(pieces),
         clustering=clustering_of(entries, pieces),
     )
-
-
-def _bytes(rows: pa.Table) -> int:
-    return int(pc.sum(rows["manifest_length"]).as_py() or 0)
 
 
 def _are_too_many(manifests: int, after: int) -> bool:

@@ -23,12 +23,6 @@ def referenced_names(
 ) -> HeldNames:
     """Return the names of the files that the table or one of its earlier metadata files references.
 
-    Args:
-        table: the table.
-        current: the names of the files that its snapshots reference.
-        listed: the names of the files that exist.
-        manifests: reads which files manifests name.
-
     Raises:
         CorruptFileError: a metadata file, manifest list or manifest that exists cannot be read.
     """

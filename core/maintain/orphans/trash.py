@@ -53,14 +53,7 @@ _MAX_SIZE = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Trash:
-    """The files of one table that were moved away.
-
-    Args:
-        storage: the storage that contains them.
-        location: the table's location.
-        name: the table's name.
-        table_uuid: the table's UUID; None if it was dropped.
-    """
+    """The files of one table that were moved away."""
 
     storage: Storage
     location: str

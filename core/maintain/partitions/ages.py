@@ -22,17 +22,27 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, one_array
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.options import Option
+from lake.core.spec.types.arrow_schema import find_id
+from lake.core.table.snapshots.partition_activity import ACTIVITY_COLUMNS
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
 
-Int64s = npt.NDArray[np.int64]
 # The end of a partition whose values do not give a time.
 NEVER = np.iinfo(np.int64).max
+# The columns of entries that an expiration and a report read.
+COLUMNS = (
+    *ACTIVITY_COLUMNS,
+    "content",
+    "sequence_number",
+    "file_path",
+    "record_count",
+    "file_size_in_bytes",
+)
 DEFAULT_FORMAT = "%Y-%m-%d"
 _UNITS: dict[type[Transform], str] = {  # type: ignore[type-arg]
     YearTransform: "Y",
@@ -53,7 +63,7 @@ _MOST_YEARS = 250_000
 
 def time_fields(spec: PartitionSpec, schema: Schema, by: str) -> list[PartitionField]:
     """Return the fields of a spec that are named, or whose source column is named, and that may give a time."""
-    source = _source_id(schema, by)
+    source = find_id(schema, by)
     return [
         field
         for field in spec.fields
@@ -71,7 +81,7 @@ def require_time_field(specs: list[PartitionSpec], schema: Schema, by: str) -> N
     """
     if any(time_fields(spec, schema, by) for spec in specs):
         return
-    source = _source_id(schema, by)
+    source = find_id(schema, by)
     every = [field for spec in specs for field in spec.fields]
     for field in every:
         if field.name == by or field.source_id == source:
@@ -192,10 +202,3 @@ def check_format(text_format: str | None) -> None:
             f"{Option.FORMAT} {text_format!r} does not contain the year",
             hint="write it as %Y-%m-%d or %Y%m%d%H",
         )
-
-
-def _source_id(schema: Schema, name: str) -> int | None:
-    try:
-        return schema.find_field(name).field_id
-    except ValueError:
-        return None

@@ -28,6 +28,7 @@ from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_time, iso_time
 from lake.core.maintain.partitions.ages import (
+    COLUMNS,
     NEVER,
     check_format,
     partition_ends,
@@ -42,7 +43,7 @@ from lake.core.table.catalogs.catalog import Table
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.delete_scopes import is_global
 from lake.core.table.snapshots.live_files import LiveFiles, live_files
-from lake.core.table.snapshots.partition_activity import ACTIVITY_COLUMNS, activity_of
+from lake.core.table.snapshots.partition_activity import activity_of
 from lake.core.table.snapshots.pruning import FILTER_COLUMNS, prune_files, strict_files
 from lake.core.transaction.commit.commit import CommitRequest, commit_snapshots
 from lake.core.transaction.commit.operations import DeleteKey, OverwriteFiles, SnapshotStep
@@ -59,14 +60,6 @@ VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 STRATEGIES = (VALUES_TIME, UPDATE_TIME)
 FLOOR_MS = 24 * 3_600_000
 _TIMES = (DateType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
-_COLUMNS = (
-    *ACTIVITY_COLUMNS,
-    "content",
-    "sequence_number",
-    "file_path",
-    "record_count",
-    "file_size_in_bytes",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +176,7 @@ def plan_partition_expiration(
     plan = PartitionExpirationPlan(table=table, options=options, head=head)
     if head is None:
         return plan
-    columns = _COLUMNS if len(specs) == 1 else (*_COLUMNS, *FILTER_COLUMNS)
+    columns = COLUMNS if len(specs) == 1 else (*COLUMNS, *FILTER_COLUMNS)
     found = live_files(table, head, columns=columns)
     return _chosen(plan, found)
 

@@ -12,13 +12,13 @@ from lake.core.base.errors import TimedOutError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.base.units import format_duration, iso_time
+from lake.core.maintain.partitions.ages import COLUMNS
 from lake.core.maintain.partitions.facts import PartitionFacts, PartitionsResult
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles, live_files
 from lake.core.table.snapshots.partition_activity import (
-    ACTIVITY_COLUMNS,
     PartitionActivity,
     activity_of,
 )
@@ -29,14 +29,6 @@ if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
-_COLUMNS = (
-    *ACTIVITY_COLUMNS,
-    "content",
-    "sequence_number",
-    "file_path",
-    "record_count",
-    "file_size_in_bytes",
-)
 _LOOK_SECONDS = 5.0
 
 
@@ -69,7 +61,7 @@ def list_partitions(session: Session, table: Table, options: PartitionOptions) -
         condition = None
         if options.where is not None:
             condition = bind_filter(parse_filter(options.where), table.schema)
-        columns = _COLUMNS if condition is None else (*_COLUMNS, *FILTER_COLUMNS)
+        columns = COLUMNS if condition is None else (*COLUMNS, *FILTER_COLUMNS)
         found = live_files(table, head, condition, columns=columns)
         activity = activity_of(found)
         now_ms = session.clock.now_ms()

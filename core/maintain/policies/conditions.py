@@ -31,10 +31,6 @@ QUANTITIES: Mapping[str, Quantity] = {
 def parse_when(text: str, place: str) -> Condition:
     """Return the condition of a text; sizes and ages have units.
 
-    Args:
-        text: the condition.
-        place: what contains it, for messages.
-
     Raises:
         InvalidRequestError: it is not a condition.
     """

@@ -17,14 +17,7 @@ _HOUR, _HOURS, _MINUTES = 60, 24, 60
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of each day: from one minute of the day until before another one, maybe over midnight.
-
-    Args:
-        begin: the first minute of the day.
-        end: the minute of the day before which it ends.
-        zone: the time zone.
-        written: the window as it was written.
-    """
+    """A part of each day: from one minute of the day until before another one, maybe over midnight."""
 
     begin: int
     end: int
@@ -45,10 +38,6 @@ class Window:
 
 def parse_window(text: str, place: str) -> Window:
     """Return a window such as ``22:00-06:00 Europe/Berlin``; without a zone it is in UTC.
-
-    Args:
-        text: the window.
-        place: what contains it, for messages.
 
     Raises:
         InvalidRequestError: it is not a window, or its time zone is not known.

@@ -28,16 +28,7 @@ _OWN = "maintain"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether an action is due.
-
-    Args:
-        table: the table.
-        action: the action.
-        is_due: whether it is.
-        reason: why, or why not.
-        options: the options of its verb, by their names.
-        forecast: what it is expected to do; None if it has no forecast.
-    """
+    """Whether an action is due."""
 
     table: str
     action: str

@@ -51,12 +51,6 @@ _DEFAULTS = """
 def write_first_policy(path: str, plan: RoundFacts, names: Sequence[str], ids: Ids) -> None:
     """Create a policy file that changes nothing.
 
-    Args:
-        path: its path.
-        plan: what is due now.
-        names: the names of all tables.
-        ids: makes the name of a temporary file.
-
     Raises:
         RefusedError: it exists.
         LakeError: it cannot be written.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import BadInputError
@@ -17,7 +18,7 @@ from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.trust.folders import read_named
 from lake.core.base.units import iso_time
-from lake.core.io.storage.atomic_files import replace_text, require_own
+from lake.core.io.storage.atomic_files import has_keys, replace_text, require_own
 from lake.core.maintain.policies.policy import ACTIONS, Given
 from lake.core.maintain.rounds.candidates import Base, Candidate, expected
 from lake.core.maintain.rounds.decisions import Decision
@@ -105,15 +106,7 @@ def require_plan(path: str) -> None:
         InvalidRequestError: it is another file.
         LakeError: it cannot be read.
     """
-    require_own(path, "a plan of lake maintain", _is_plan, _LARGEST)
-
-
-def _is_plan(data: bytes) -> bool:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.keys() >= _OWN_KEYS
+    require_own(path, "a plan of lake maintain", partial(has_keys, _OWN_KEYS), _LARGEST)
 
 
 def write_plan(

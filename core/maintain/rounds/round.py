@@ -61,29 +61,6 @@ def maintain(session: Session, run_verb: RunVerb, options: RoundOptions) -> Outc
     return Round(session, run_verb, options).run()
 
 
-def apply_plan(
-    session: Session,
-    run_verb: RunVerb,
-    options: RoundOptions,
-    planned: Sequence[PlannedAction],
-    *,
-    replan: bool,
-) -> Outcome:
-    """Do what a plan contains. Tables that have changed since are left alone.
-
-    Args:
-        session: the session.
-        run_verb: runs a verb on a table.
-        options: the options; the patterns and the policy have no effect.
-        planned: the actions of the plan.
-        replan: also work on tables that have changed: each action plans on the table as it is now.
-
-    Raises:
-        StoppedError: the user stopped the run; its result contains what was done.
-    """
-    return Round(session, run_verb, options).apply(planned, replan=replan)
-
-
 @dataclass(slots=True)
 class _Done:
     """How an action ended, and the table after it: None if nothing more is done to it."""
@@ -152,7 +129,15 @@ class Round:
         return self._outcome()
 
     def apply(self, planned: Sequence[PlannedAction], *, replan: bool) -> Outcome:
-        """Do what a plan contains, see `apply_plan`."""
+        """Do what a plan contains; the patterns and the policy of the options have no effect.
+
+        Args:
+            planned: the actions of the plan. Tables that have changed since are left alone.
+            replan: also work on tables that have changed: each action plans on the table as it is now.
+
+        Raises:
+            StoppedError: the user stopped the run; its result contains what was done.
+        """
         by_table: dict[str, list[PlannedAction]] = {}
         for item in planned:
             by_table.setdefault(item.table, []).append(item)
@@ -266,13 +251,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class _TableWork:
-    """The work on one table.
-
-    Args:
-        round: the round.
-        session: the session of the thread.
-        result: what is done.
-    """
+    """The work on one table."""
 
     round: Round
     session: Session

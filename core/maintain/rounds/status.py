@@ -13,13 +13,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.process_identity import host_name
 from lake.core.base.units import iso_time
-from lake.core.io.storage.atomic_files import replace_text, require_own
+from lake.core.io.storage.atomic_files import has_keys, replace_text, require_own
 from lake.core.maintain.rounds.facts import RoundResult
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class StatusFile:
         if self._path is None:
             yield
             return
-        require_own(self._path, "a status file", _is_status, _LARGEST)
+        require_own(self._path, "a status file", partial(has_keys, _OWN_KEYS), _LARGEST)
         self._write()
         ended = threading.Event()
 
@@ -146,11 +147,3 @@ class StatusFile:
         with self._lock:
             text = json.dumps({"at": iso_time(self._clock.now_ms()), **self._facts})
             replace_text(self._path, f"{text}\n", ids=self._ids)
-
-
-def _is_status(data: bytes) -> bool:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.keys() >= _OWN_KEYS

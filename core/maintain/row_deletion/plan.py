@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from pyiceberg.expressions import AlwaysFalse
 
+from lake.core.base.arrow import Int64s
 from lake.core.data.deletes.writers import check_delete_files
 from lake.core.data.rows.live_slices import slices_at
 from lake.core.data.rows.writer import WriteSettings
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from lake.core.data.rows.reader import FileSlice
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

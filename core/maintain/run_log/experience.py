@@ -36,13 +36,7 @@ class Experience:
 
 
 def future_warning(entries: Sequence[Entry], now_ms: int, place: str) -> str:
-    """Return the warning about entries that ended after now by more than clocks differ; empty if there are none.
-
-    Args:
-        entries: the entries.
-        now_ms: the time, in ms since 1970.
-        place: what contains them.
-    """
+    """Return the warning about entries that ended after now by more than clocks differ; empty if there are none."""
     number = sum(entry.at_ms > now_ms + _CLOCKS_DIFFER_MS for entry in entries)
     if not number:
         return ""

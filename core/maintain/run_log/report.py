@@ -71,13 +71,7 @@ class RunsOptions:
 
 
 def runs(options: RunsOptions, logged: LoggedRuns, now_ms: int) -> Outcome:
-    """Return what entries say about runs of `lake maintain`.
-
-    Args:
-        options: which runs are shown.
-        logged: the entries of the log or of the table of runs.
-        now_ms: the time, in ms since 1970.
-    """
+    """Return what entries say about runs of `lake maintain`."""
     selected = [entry for entry in logged.entries if options.selects(entry)]
     # Clocks of machines differ, so the order of the log is not that of the times.
     selected.sort(key=attrgetter("at"))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField
@@ -22,7 +21,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import IdentityTransform, UnknownTransform, VoidTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StructType
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, one_array
 from lake.core.base.errors import RefusedError
 from lake.core.data.sorting.sort_keys import RowOrder
 from lake.core.spec.types.arrow_schema import arrow_schema
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
     from lake.core.table.catalogs.catalog import Table
 
-Int64s = npt.NDArray[np.int64]
 _ENTRY_COLUMNS = (
     *("status", "snapshot_id", "content", "file_format", "partition"),
     *("record_count", "file_size_in_bytes"),

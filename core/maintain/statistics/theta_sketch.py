@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from lake.core.base.arrow import Bytes
+
 Hashes = npt.NDArray[np.uint64]
-Bytes = npt.NDArray[np.uint8]
 
 NOMINAL_ENTRIES = 4096
 _SEED = 9001

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-Bytes = npt.NDArray[np.uint8]
+from lake.core.base.arrow import Bytes
 
 _DECIMAL_BYTES = 16
 

@@ -206,13 +206,7 @@ def _without(rows: Rows, others: Rows) -> Rows:
 
 
 class EntryReader:
-    """Reads the entries of manifests, each manifest once.
-
-    Args:
-        table: the table of the manifests.
-        listed: the manifests.
-        columns: the columns of the entries.
-    """
+    """Reads the entries of manifests, each manifest once."""
 
     def __init__(self, table: Table, listed: pa.Table, columns: Sequence[str]) -> None:
         self._table = table

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from lake.core.base.arrow import Mask
 from lake.core.data.deletes.apply import Deletes, EqualityGroups, read_rows
 from lake.core.data.rows.reader import (
     FileDeletes,
@@ -18,7 +19,7 @@ from lake.core.data.rows.reader import (
     read_positions,
 )
 from lake.core.io.storage.storage import Storage
-from lake.core.read.changelog.row_diff import CHANGE_TYPES, DELETE, INSERT, Mask, match
+from lake.core.read.changelog.row_diff import CHANGE_TYPES, DELETE, INSERT, match
 from lake.core.read.changelog.row_spool import RowSpool
 from lake.core.read.changelog.task_unit import ADDED, CHANGED, NEWLY_DELETED, REMOVED, ChangeUnit
 from lake.core.table.manifests.data_files import EQUALITY_DELETES

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from lake.core.data.keys.row_identity import Int64s, row_codes
+from lake.core.base.arrow import Int64s, Mask
+from lake.core.data.keys.row_identity import row_codes
 
 # Iceberg's reserved columns of a change log.
 CHANGE_COLUMNS = (
@@ -25,7 +26,6 @@ CHANGE_COLUMNS = (
 )
 INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = range(4)
 CHANGE_TYPES = ("insert", "delete", "update_before", "update_after")
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

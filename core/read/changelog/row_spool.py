@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lake.core.base.arrow import Mask
 from lake.core.data.keys.encoding import partition_of
 from lake.core.data.keys.row_identity import encode_rows
 from lake.core.data.sorting.spill_file import BatchSpool
-from lake.core.read.changelog.row_diff import Mask
 
 MEMORY_BYTES = 48 * 1024 * 1024
 PARTS = 256
@@ -65,7 +65,7 @@ class RowSpool:
     def _spill(self) -> None:
         if not self._held:
             return
-        rows = _concatenated(self._held)
+        rows = pa.concat_batches(self._held)
         self._held, self._bytes = [], 0
         identity = rows.select(self._key) if self._key else _without_side(rows)
         parts = partition_of(encode_rows(identity).hashes(), PARTS)
@@ -76,12 +76,8 @@ class RowSpool:
             self._pieces[number].append(self._spool.write(piece))
 
 
-def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    return pa.concat_batches(batches)
-
-
 def _split_sides(batches: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, Mask]:
-    rows = _concatenated(batches)
+    rows = pa.concat_batches(batches)
     return _without_side(rows), rows.column(rows.num_columns - 1).to_numpy(zero_copy_only=False)
 
 

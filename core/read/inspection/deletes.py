@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from lake.core.base.arrow import Int64s
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.read.inspection.deleted_rows import Key, deleted_rows
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
-Int64s = npt.NDArray[np.int64]
 _DESCRIBED = ("file_path", "partition", "sequence_number")
 # Why delete files of a kind are needed, and what makes them needless.
 _RELEASES = {

@@ -49,76 +49,72 @@ if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
 
 
-def _field(number: int, name: str, kind: Any, *, required: bool = False) -> NestedField:
-    return NestedField(number, name, kind, required=required)
-
-
 def _map(number: int, value: Any) -> MapType:
     return MapType(number, IntegerType(), number + 1, value, value_required=True)
 
 
 def _file_fields(partition: StructType) -> list[NestedField]:
     fields = [
-        _field(134, "content", IntegerType()),
-        _field(100, "file_path", StringType(), required=True),
-        _field(101, "file_format", StringType(), required=True),
-        _field(141, "spec_id", IntegerType()),
-        _field(102, "partition", partition, required=True),
-        _field(103, "record_count", LongType(), required=True),
-        _field(104, "file_size_in_bytes", LongType(), required=True),
-        _field(108, "column_sizes", _map(117, LongType())),
-        _field(109, "value_counts", _map(119, LongType())),
-        _field(110, "null_value_counts", _map(121, LongType())),
-        _field(137, "nan_value_counts", _map(138, LongType())),
-        _field(125, "lower_bounds", _map(126, BinaryType())),
-        _field(128, "upper_bounds", _map(129, BinaryType())),
-        _field(131, "key_metadata", BinaryType()),
-        _field(132, "split_offsets", ListType(133, LongType(), element_required=True)),
-        _field(135, "equality_ids", ListType(136, IntegerType(), element_required=True)),
-        _field(140, "sort_order_id", IntegerType()),
-        _field(142, "first_row_id", LongType()),
-        _field(143, "referenced_data_file", StringType()),
-        _field(144, "content_offset", LongType()),
-        _field(145, "content_size_in_bytes", LongType()),
+        NestedField(134, "content", IntegerType()),
+        NestedField(100, "file_path", StringType(), required=True),
+        NestedField(101, "file_format", StringType(), required=True),
+        NestedField(141, "spec_id", IntegerType()),
+        NestedField(102, "partition", partition, required=True),
+        NestedField(103, "record_count", LongType(), required=True),
+        NestedField(104, "file_size_in_bytes", LongType(), required=True),
+        NestedField(108, "column_sizes", _map(117, LongType())),
+        NestedField(109, "value_counts", _map(119, LongType())),
+        NestedField(110, "null_value_counts", _map(121, LongType())),
+        NestedField(137, "nan_value_counts", _map(138, LongType())),
+        NestedField(125, "lower_bounds", _map(126, BinaryType())),
+        NestedField(128, "upper_bounds", _map(129, BinaryType())),
+        NestedField(131, "key_metadata", BinaryType()),
+        NestedField(132, "split_offsets", ListType(133, LongType(), element_required=True)),
+        NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True)),
+        NestedField(140, "sort_order_id", IntegerType()),
+        NestedField(142, "first_row_id", LongType()),
+        NestedField(143, "referenced_data_file", StringType()),
+        NestedField(144, "content_offset", LongType()),
+        NestedField(145, "content_size_in_bytes", LongType()),
     ]
     return [field for field in fields if partition.fields or field.name != "partition"]
 
 
 _SUMMARY = StructType(
-    _field(10, "contains_null", BooleanType(), required=True),
-    _field(11, "contains_nan", BooleanType()),
-    _field(12, "lower_bound", StringType()),
-    _field(13, "upper_bound", StringType()),
+    NestedField(10, "contains_null", BooleanType(), required=True),
+    NestedField(11, "contains_nan", BooleanType()),
+    NestedField(12, "lower_bound", StringType()),
+    NestedField(13, "upper_bound", StringType()),
 )
 _MANIFEST_FIELDS = (
-    _field(14, "content", IntegerType(), required=True),
-    _field(1, "path", StringType(), required=True),
-    _field(2, "length", LongType(), required=True),
-    _field(3, "partition_spec_id", IntegerType()),
-    _field(4, "added_snapshot_id", LongType()),
-    _field(5, "added_data_files_count", IntegerType()),
-    _field(6, "existing_data_files_count", IntegerType()),
-    _field(7, "deleted_data_files_count", IntegerType()),
-    _field(15, "added_delete_files_count", IntegerType(), required=True),
-    _field(16, "existing_delete_files_count", IntegerType(), required=True),
-    _field(17, "deleted_delete_files_count", IntegerType(), required=True),
-    _field(8, "partition_summaries", ListType(9, _SUMMARY, element_required=True)),
+    NestedField(14, "content", IntegerType(), required=True),
+    NestedField(1, "path", StringType(), required=True),
+    NestedField(2, "length", LongType(), required=True),
+    NestedField(3, "partition_spec_id", IntegerType()),
+    NestedField(4, "added_snapshot_id", LongType()),
+    NestedField(5, "added_data_files_count", IntegerType()),
+    NestedField(6, "existing_data_files_count", IntegerType()),
+    NestedField(7, "deleted_data_files_count", IntegerType()),
+    NestedField(15, "added_delete_files_count", IntegerType(), required=True),
+    NestedField(16, "existing_delete_files_count", IntegerType(), required=True),
+    NestedField(17, "deleted_delete_files_count", IntegerType(), required=True),
+    NestedField(8, "partition_summaries", ListType(9, _SUMMARY, element_required=True)),
 )
 
 
 def _partition_fields(partition: StructType) -> list[NestedField]:
     fields = [
-        _field(1, "partition", partition, required=True),
-        _field(4, "spec_id", IntegerType(), required=True),
-        _field(2, "record_count", LongType(), required=True),
-        _field(3, "file_count", IntegerType(), required=True),
-        _field(11, "total_data_file_size_in_bytes", LongType(), required=True),
-        _field(5, "position_delete_record_count", LongType(), required=True),
-        _field(6, "position_delete_file_count", IntegerType(), required=True),
-        _field(7, "equality_delete_record_count", LongType(), required=True),
-        _field(8, "equality_delete_file_count", IntegerType(), required=True),
-        _field(9, "last_updated_at", TimestamptzType()),
-        _field(10, "last_updated_snapshot_id", LongType()),
+        NestedField(1, "partition", partition, required=True),
+        NestedField(4, "spec_id", IntegerType(), required=True),
+        NestedField(2, "record_count", LongType(), required=True),
+        NestedField(3, "file_count", IntegerType(), required=True),
+        NestedField(11, "total_data_file_size_in_bytes", LongType(), required=True),
+        NestedField(5, "position_delete_record_count", LongType(), required=True),
+        NestedField(6, "position_delete_file_count", IntegerType(), required=True),
+        NestedField(7, "equality_delete_record_count", LongType(), required=True),
+        NestedField(8, "equality_delete_file_count", IntegerType(), required=True),
+        NestedField(9, "last_updated_at", TimestamptzType()),
+        NestedField(10, "last_updated_snapshot_id", LongType()),
     ]
     return fields if partition.fields else fields[2:]
 
@@ -153,11 +149,11 @@ class FileTables:
         if kind != "entries":
             return Schema(*files)
         return Schema(
-            _field(0, "status", IntegerType(), required=True),
-            _field(1, "snapshot_id", LongType()),
-            _field(3, "sequence_number", LongType()),
-            _field(4, "file_sequence_number", LongType()),
-            _field(2, "data_file", StructType(*files), required=True),
+            NestedField(0, "status", IntegerType(), required=True),
+            NestedField(1, "snapshot_id", LongType()),
+            NestedField(3, "sequence_number", LongType()),
+            NestedField(4, "file_sequence_number", LongType()),
+            NestedField(2, "data_file", StructType(*files), required=True),
         )
 
     def count(self, kind: str) -> int | None:

@@ -43,44 +43,40 @@ if TYPE_CHECKING:
 _Rows = list[dict[str, Any]]
 
 
-def _field(number: int, name: str, kind: Any, *, required: bool = False) -> NestedField:
-    return NestedField(number, name, kind, required=required)
-
-
 _SUMMARY = MapType(7, StringType(), 8, StringType(), value_required=False)
 SCHEMAS: Mapping[str, Schema] = {
     "snapshots": Schema(
-        _field(1, "committed_at", TimestamptzType(), required=True),
-        _field(2, "snapshot_id", LongType(), required=True),
-        _field(3, "parent_id", LongType()),
-        _field(4, "operation", StringType()),
-        _field(5, "manifest_list", StringType()),
-        _field(6, "summary", _SUMMARY),
+        NestedField(1, "committed_at", TimestamptzType(), required=True),
+        NestedField(2, "snapshot_id", LongType(), required=True),
+        NestedField(3, "parent_id", LongType()),
+        NestedField(4, "operation", StringType()),
+        NestedField(5, "manifest_list", StringType()),
+        NestedField(6, "summary", _SUMMARY),
     ),
     "refs": Schema(
-        _field(1, "name", StringType(), required=True),
-        _field(2, "type", StringType(), required=True),
-        _field(3, "snapshot_id", LongType(), required=True),
-        _field(4, "max_reference_age_in_ms", LongType()),
-        _field(5, "min_snapshots_to_keep", IntegerType()),
-        _field(6, "max_snapshot_age_in_ms", LongType()),
+        NestedField(1, "name", StringType(), required=True),
+        NestedField(2, "type", StringType(), required=True),
+        NestedField(3, "snapshot_id", LongType(), required=True),
+        NestedField(4, "max_reference_age_in_ms", LongType()),
+        NestedField(5, "min_snapshots_to_keep", IntegerType()),
+        NestedField(6, "max_snapshot_age_in_ms", LongType()),
     ),
     "history": Schema(
-        _field(1, "made_current_at", TimestamptzType(), required=True),
-        _field(2, "snapshot_id", LongType(), required=True),
-        _field(3, "parent_id", LongType()),
-        _field(4, "is_current_ancestor", BooleanType(), required=True),
+        NestedField(1, "made_current_at", TimestamptzType(), required=True),
+        NestedField(2, "snapshot_id", LongType(), required=True),
+        NestedField(3, "parent_id", LongType()),
+        NestedField(4, "is_current_ancestor", BooleanType(), required=True),
     ),
     "metadata-log": Schema(
-        _field(1, "timestamp", TimestamptzType(), required=True),
-        _field(2, "file", StringType(), required=True),
-        _field(3, "latest_snapshot_id", LongType()),
-        _field(4, "latest_schema_id", IntegerType()),
-        _field(5, "latest_sequence_number", LongType()),
+        NestedField(1, "timestamp", TimestamptzType(), required=True),
+        NestedField(2, "file", StringType(), required=True),
+        NestedField(3, "latest_snapshot_id", LongType()),
+        NestedField(4, "latest_schema_id", IntegerType()),
+        NestedField(5, "latest_sequence_number", LongType()),
     ),
     "properties": Schema(
-        _field(1, "name", StringType(), required=True),
-        _field(2, "value", StringType()),
+        NestedField(1, "name", StringType(), required=True),
+        NestedField(2, "value", StringType()),
     ),
 }
 

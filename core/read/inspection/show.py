@@ -56,10 +56,6 @@ _MOST_PROPERTIES, _LONGEST_VALUE = 50, 300
 def show_table(table: Table, *, branch: str = ancestry.MAIN) -> Outcome:
     """Describe a table by its metadata file; nothing else is read.
 
-    Args:
-        table: the table.
-        branch: the branch whose history shows the writers.
-
     Raises:
         NotFoundError: the branch does not exist.
     """

@@ -65,13 +65,7 @@ class Batch:
 
 
 class BatchPlanner:
-    """Plans batches of a table, as it is now.
-
-    Args:
-        table: the table.
-        options: how the table is followed.
-        schema: the schema of the rows.
-    """
+    """Plans batches of a table, as it is now."""
 
     def __init__(self, table: Table, options: FollowOptions, schema: Schema) -> None:
         self._table = table

@@ -31,10 +31,6 @@ class ChangingKeys:
 
         Files are read in each call, because they have no snapshot that shows whether they changed.
 
-        Args:
-            table: the table to scan.
-            schema: the schema that it is read with.
-
         Raises:
             LakeError: as `partner_keys` does.
         """

@@ -99,12 +99,6 @@ def partner_keys(
 ) -> Iterator[ScanKeys]:
     """Read the keys. They can be used until the context ends.
 
-    Args:
-        session: the session.
-        table: the table to scan.
-        schema: the schema that it is read with.
-        options: how it is pruned.
-
     Raises:
         InvalidRequestError: columns of a pair have different types.
         NotFoundError: a table, file or column does not exist.

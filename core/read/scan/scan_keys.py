@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
+from lake.core.base.arrow import Mask
 from lake.core.base.facts import Facts, inlined
 from lake.core.data.deletes.equality import EqualityDeletes
 from lake.core.data.deletes.spilled_equality import RowKeys as KeysOfRows
@@ -28,8 +28,6 @@ ROW_GROUPS_SKIPPED, ROWS_WITHOUT_PARTNER = "row_groups_skipped", "rows_without_p
 _MEMORY_BYTES = 256 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +92,7 @@ class ScanKeys:
     reasons: Sequence[str] = ()
 
     def pruner(self, schema: Schema) -> KeyPruner:
-        """Return what chooses files and counts them.
-
-        Args:
-            schema: the schema that files are read with.
-        """
+        """Return what chooses files and counts them."""
         return KeyPruner(self.keys if self.prunes else None, schema)
 
     def to_bytes(self, *, whole_files: bool = False) -> bytes:

@@ -138,9 +138,9 @@ def moved_schema(schema: Schema, metadata: TableMetadata) -> Schema:
     )
 
 
-def schema_to_plain(schema: Schema) -> dict[str, Any]:
-    """Return a schema as JSON-ready values."""
-    plain: dict[str, Any] = schema.model_dump(mode="json", by_alias=True)
+def to_plain(model: Schema | PartitionSpec) -> dict[str, Any]:
+    """Return a schema or a partition spec as JSON-ready values."""
+    plain: dict[str, Any] = model.model_dump(mode="json", by_alias=True)
     return plain
 
 
@@ -159,13 +159,7 @@ def schema_from_plain(plain: Any) -> Schema:
         raise CorruptFileError("not a schema") from error
 
 
-PlainSchema = Annotated[Schema, Codec(schema_to_plain, schema_from_plain)]
-
-
-def spec_to_plain(spec: PartitionSpec) -> dict[str, Any]:
-    """Return a partition spec as JSON-ready values."""
-    plain: dict[str, Any] = spec.model_dump(mode="json", by_alias=True)
-    return plain
+PlainSchema = Annotated[Schema, Codec(to_plain, schema_from_plain)]
 
 
 def spec_from_plain(plain: Any) -> PartitionSpec:
@@ -174,6 +168,14 @@ def spec_from_plain(plain: Any) -> PartitionSpec:
         return PartitionSpec.model_validate(plain)
     except ValueError as error:
         raise CorruptFileError("not a partition spec") from error
+
+
+def find_id(schema: Schema, name: str) -> int | None:
+    """Return the id of a column, which may be inside structs; None if there is none."""
+    try:
+        return schema.find_field(name).field_id
+    except ValueError:
+        return None
 
 
 def project_schema(schema: Schema, names: Sequence[str], *, case_sensitive: bool = True) -> Schema:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, one_array
 
-Int64s = npt.NDArray[np.int64]
 _MOST_CODES = 2**31
 
 

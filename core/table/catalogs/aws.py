@@ -54,10 +54,6 @@ def session_of(properties: Mapping[str, Any], family: str = "client") -> Any:
 class Signer:
     """Signs requests to a REST catalog.
 
-    Args:
-        name: the catalog's name.
-        properties: its configuration.
-
     Raises:
         BadInputError: no region is configured.
         NotAuthorisedError: there are no keys.

@@ -87,12 +87,7 @@ class StoreFileIO(FileIO):
 
 
 class _OfStorage:
-    """What a file to read and a file to write have in common.
-
-    Args:
-        location: the file.
-        storage: reads and writes it.
-    """
+    """What a file to read and a file to write have in common."""
 
     _location: str
 

@@ -25,12 +25,9 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.io import load_file_io
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, CreateTableTransaction
+from pyiceberg.table import CommitTableResponse
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import (
     AssertCreate,
     TableRequirement,
@@ -269,12 +266,6 @@ class HadoopCatalog(NoopCatalog):
         """Make the folders of a namespace, those that are missing."""
         location = self.location_of(namespace)
         self._storage.make_folder(location)
-
-    def create_namespace_if_not_exists(
-        self, namespace: str | Identifier, properties: Properties = EMPTY_DICT
-    ) -> None:
-        """Make the folders of a namespace, those that are missing."""
-        self.create_namespace(namespace, properties)
 
     def versions(self, identifier: str | Identifier, current: str) -> list[str]:
         """Return the metadata files of all versions and the version hint; the current version is the last.
@@ -554,15 +545,7 @@ class HadoopBackend(PyIcebergBackend):
         names = split_identifier(table.identifier)
         return self._folders.versions(names, table.metadata_location)
 
-    def _begin(
-        self,
-        names: tuple[str, ...],
-        schema: Schema,
-        spec: PartitionSpec,
-        sort_order: SortOrder,
-        properties: dict[str, str],
-    ) -> CreateTableTransaction:
-        return self._describe(names, schema, spec, sort_order, properties)
+    _begin = PyIcebergBackend.describe
 
     def _result(self, answer: CommitTableResponse) -> CommitResult:
         return CommitResult(answer.metadata, cast("HadoopCommitResponse", answer).warnings)

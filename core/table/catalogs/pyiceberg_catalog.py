@@ -310,7 +310,7 @@ class PyIcebergBackend(ABC):
                     self.make_namespace(identifier)
                     transaction = begin()
                 else:
-                    transaction = self._describe(names, schema, spec, sort_order, dict(properties))
+                    transaction = self.describe(names, schema, spec, sort_order, dict(properties))
         # The table is created at the time of its first commit, not now.
         staged = transaction._table.metadata.model_copy(update={"last_updated_ms": 0})  # noqa: SLF001
         transaction._table.metadata = staged  # noqa: SLF001
@@ -346,7 +346,7 @@ class PyIcebergBackend(ABC):
             names, schema, partition_spec=spec, sort_order=sort_order, properties=properties
         )
 
-    def _describe(
+    def describe(
         self,
         names: _Names,
         schema: Schema,
@@ -390,15 +390,7 @@ class PyIcebergBackend(ABC):
     # Commits
 
     def refuse_commits(self, identifier: str, metadata: TableMetadata | None = None) -> None:  # noqa: ARG002
-        """Refuse a table to which nothing can be committed, before anything is written.
-
-        Args:
-            identifier: the table's name.
-            metadata: the table's metadata; None if the table is about to be created.
-
-        Raises:
-            RefusedError: the catalog cannot commit to the table.
-        """
+        """Refuse a table to which nothing can be committed; see `Catalog.refuse_commits`."""
         if metadata is not None:
             self._refuse_truncated_names(metadata)
 

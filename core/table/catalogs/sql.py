@@ -41,12 +41,8 @@ from lake.core.table.metadata.commit_marks import mark_of
 from lake.core.table.metadata.files import VERSION_HINT
 
 if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import CreateTableTransaction
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.sorting import SortOrder
 
 _SQLITE = "sqlite:"
 _SQLITE_WAIT_SECONDS = 60
@@ -288,16 +284,8 @@ class EmbeddedBackend(SqlBackend):
             raise RefusedError(f"{identifier} is a table of a hadoop catalog", hint=_IN_FOLDERS)
         super().refuse_commits(identifier, metadata)
 
-    def _begin(
-        self,
-        names: tuple[str, ...],
-        schema: Schema,
-        spec: PartitionSpec,
-        sort_order: SortOrder,
-        properties: dict[str, str],
-    ) -> CreateTableTransaction:
-        # A warehouse that does not exist yet is created with the commit, not earlier.
-        return self._describe(names, schema, spec, sort_order, properties)
+    # A warehouse that does not exist yet is created with the commit, not earlier.
+    _begin = PyIcebergBackend.describe
 
     def _no_table(self, identifier: str) -> NotFoundError:
         if self._is_in_folders(identifier):

@@ -70,10 +70,6 @@ def _parsed(text: str) -> TableMetadata:
 def parsed_response(parse: Callable[[str | bytes], Any], text: str) -> Any:
     """Return a catalog server's response that contains table metadata.
 
-    Args:
-        parse: parses the text of a response.
-        text: the response.
-
     Raises:
         RefusedError: the table uses something that lake does not support.
         pydantic.ValidationError: the text is not such a response.

@@ -278,11 +278,6 @@ def has_all_added_files(
 ) -> bool:
     """Whether an append's data manifests, found in a later snapshot's list, are known to be all that it added.
 
-    Args:
-        metadata: the table's metadata.
-        snapshot: the append.
-        found: what they add; None if there are none.
-
     Returns:
         False also if the summary does not count what was added, or is not to be trusted.
     """

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.base.errors import CorruptFileError
 from lake.core.spec.types.partition_codes import partition_codes
 from lake.core.table.manifests.api import files_of
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 # The columns of delete files that an index needs, and those that show when they were added.
 DELETE_COLUMNS = (

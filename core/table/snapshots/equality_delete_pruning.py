@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType, UUIDType
 
+from lake.core.base.arrow import Int64s, Mask
 from lake.core.spec.types.bounds import bound_array, comparable, count_array
 from lake.core.spec.types.single_values import source_type
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 _UNORDERED = (FloatType, DoubleType, UUIDType)
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from lake.core.base.arrow import Int64s
 from lake.core.spec.types.partition_codes import partition_codes
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
 from lake.core.table.snapshots.ancestry import operation_of
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # The columns of data files that `activity_of` needs.
 ACTIVITY_COLUMNS = ("status", "snapshot_id", "file_sequence_number", "partition")
 _UNKNOWN = -1
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

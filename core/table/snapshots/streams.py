@@ -122,11 +122,6 @@ def find_epoch(
 def contains_epoch(table: Table | None, branch: str, epoch: StreamEpoch) -> bool:
     """Whether a branch of a table contains an epoch.
 
-    Args:
-        table: the table; None if there is none.
-        branch: the branch.
-        epoch: the epoch, with what it has read.
-
     Raises:
         RefusedError: the branch has this or a later epoch of a run that has read something else.
     """

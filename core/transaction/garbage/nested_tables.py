@@ -14,12 +14,7 @@ FOLDERS = ("data", "metadata")
 
 @dataclass(slots=True)
 class NestedTables:
-    """Finds tables below some folders by their common layout.
-
-    Args:
-        storage: the storage of the folders.
-        roots: the folders of the outer table.
-    """
+    """Finds tables below some folders by their common layout."""
 
     storage: Storage
     roots: Sequence[str]

@@ -26,11 +26,6 @@ _METADATA = r"(?i)\.metadata\.json|version-hint"
 def own_files(table: Table, files: pa.Table, others: OtherTables) -> pa.Table:
     """Return the files that belong to the table and are not table metadata.
 
-    Args:
-        table: the table.
-        files: files that the table references or referenced.
-        others: the folders of other tables.
-
     Raises:
         LakeError: see `OtherTables.own`.
     """

@@ -41,12 +41,7 @@ class BaseTag:
         self._is_refused = False
 
     def keep(self, table: Table, snapshot: Snapshot) -> None:
-        """Set the tag, move it or extend it, if that is due; the run goes on without it if that fails.
-
-        Args:
-            table: the table as it is now.
-            snapshot: the snapshot to keep.
-        """
+        """Set the tag, move it or extend it, if that is due; the run goes on without it if that fails."""
         clock = self._session.clock
         is_kept = self._snapshot_id == snapshot.snapshot_id
         is_new = is_kept and clock.monotonic() - self._set_at < _EXTEND_SECONDS

@@ -106,13 +106,7 @@ class HeldLock:
 
 
 def this_process(command: str, operation_id: str, clock: Clock | None = None) -> Owner:
-    """Return this process as an owner.
-
-    Args:
-        command: the command that takes the lock.
-        operation_id: the run's operation id.
-        clock: the source of the start time.
-    """
+    """Return this process as an owner."""
     now_ms = (clock or SystemClock()).now_ms()
     return Owner(host_name(), os.getpid(), process_name(), command, operation_id, now_ms)
 

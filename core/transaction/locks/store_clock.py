@@ -35,12 +35,6 @@ def require_clock_of(session: Session, storage: Storage, folder: str, name: str)
     The check writes a small file, reads its time and removes it. If this run may not write there, or if the store
     does not report the file's time, nothing is checked.
 
-    Args:
-        session: the clock.
-        storage: the storage.
-        folder: the folder to write to.
-        name: the table's name.
-
     Raises:
         RefusedError: the clock is ahead by more than `MOST_MS`.
         LakeError: the store failed, so the clock is not known.

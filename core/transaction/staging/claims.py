@@ -88,11 +88,6 @@ class Discarded:
 def claim_for_commit(session: Session, table: Table, runs: Collection[RunMarks]) -> Iterator[None]:
     """Prevent staged runs from being discarded while the block commits them.
 
-    Args:
-        session: makes the claims.
-        table: the table.
-        runs: the marks of the runs as they were read.
-
     Raises:
         CommitConflictError: one of them is being discarded, no longer exists, or was written again.
         CorruptFileError: the manifest of one is damaged.

@@ -316,13 +316,7 @@ def _header(container: Container) -> dict[str, str]:
 
 
 def remove_manifests(table: Table, name: RunName, *, count: int = _MOST_MANIFESTS) -> list[str]:
-    """Remove a run's manifests, beginning with the first; return those that could not be removed.
-
-    Args:
-        table: the table.
-        name: the run.
-        count: the maximum number of manifests.
-    """
+    """Remove a run's manifests, beginning with the first; return those that could not be removed."""
     failed: list[str] = []
     for location in manifest_locations(table, name)[:count]:
         if not failed:

@@ -56,12 +56,7 @@ class AvroPiece(NamedTuple):
 
 
 class AvroContainer:
-    """An open Avro file, block by block.
-
-    Args:
-        source: the file, for random access.
-        path: the file's location.
-    """
+    """An open Avro file, block by block."""
 
     def __init__(self, source: Any, path: str) -> None:
         self.path = path

@@ -17,21 +17,13 @@ from lake.core.base.errors import CorruptFileError
 from lake.core.data.columns.logical_types import LogicalType
 from lake.core.data.columns.reading_errors import unsupported_file
 from lake.core.io.avro.decode import Layout, flat_layout
+from lake.core.io.avro.few_records import PRIMITIVES
 from lake.core.io.avro.schema import AvroType, UnsupportedSchemaError, number, parse_schema
 from lake.core.spec.types.arrow_schema import FIELD_ID
 from lake.core.spec.types.single_values import from_avro
 
 _MOST_DIGITS = 38
 _UUID_BYTES = 16
-_PRIMITIVES: Mapping[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-}
 # By Avro's type and logical type; `adjust-to-utc` distinguishes times with a time zone.
 _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     ("int", "date"): pa.date32(),
@@ -332,7 +324,7 @@ def _primitive(name: str, attributes: Mapping[str, Any]) -> Column:
     if name == "long" and logical in _INSTANTS:
         zone = None if attributes.get("adjust-to-utc") is False else "UTC"
         return Plain(pa.timestamp(_INSTANTS[logical], zone))
-    plain = Plain(_LOGICAL.get((name, logical), _PRIMITIVES[name]))
+    plain = Plain(_LOGICAL.get((name, logical), PRIMITIVES[name]))
     if name != "bytes":
         return plain
     return _decimal(attributes) or Plain(plain.arrow, _meaning(attributes))

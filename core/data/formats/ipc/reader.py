@@ -27,10 +27,6 @@ _SCHEMA, _DICTIONARY = "schema", "dictionary"
 def open_ipc(source: Any, path: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Open a file or a stream; return its columns and its batches, which are not validated.
 
-    Args:
-        source: the file, for random access.
-        path: the file's name, for errors.
-
     Raises:
         RefusedError: a batch, with all dictionaries before it, is too large when it is unpacked; see `refuse_large`.
         CorruptFileError: a message is not valid.

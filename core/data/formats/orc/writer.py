@@ -155,17 +155,12 @@ class OrcFile(NewFile):
             raise CorruptFileError(
                 f"{self._path} has a row count that differs from the rows written to it"
             )
-        found = self._metrics.metrics()
         return DataFile(
             path=self._path,
             format="ORC",
             record_count=self._rows,
             size_bytes=size,
-            value_counts=found.value_counts,
-            null_value_counts=found.null_value_counts,
-            nan_value_counts=found.nan_value_counts,
-            lower_bounds=found.lower_bounds,
-            upper_bounds=found.upper_bounds,
+            **self._metrics.metrics().of_entry(),
             split_offsets=tuple(stripe.offset for stripe in stripes),
             **described,
         )

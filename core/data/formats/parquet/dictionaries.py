@@ -60,12 +60,7 @@ def _distinct(sampled: int, distinct: int, most: float) -> float:
 
 
 def with_one_dictionary(column: pa.ChunkedArray, most_bytes: int) -> pa.ChunkedArray | None:
-    """Return a column of dictionary arrays with one dictionary; None if that would be too large.
-
-    Args:
-        column: the column.
-        most_bytes: the most bytes of the dictionary.
-    """
+    """Return a column of dictionary arrays with one dictionary; None if that would be too large."""
     if sum(chunk.dictionary.nbytes for chunk in column.chunks) > _COMBINED_BYTES:
         return None
     column = _used(column.unify_dictionaries())

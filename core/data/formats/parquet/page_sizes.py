@@ -125,11 +125,6 @@ def dictionary_size(source: Any, chunk: Any, path: str) -> int | None:
 
     No entry of the dictionary is larger.
 
-    Args:
-        source: the file.
-        chunk: PyArrow's description of the chunk.
-        path: the file's name, for errors.
-
     Raises:
         CorruptFileError: the header of the page cannot be read.
     """
@@ -151,11 +146,6 @@ def short_entries(source: Any, chunk: Any, path: str) -> tuple[int, int] | None:
     Arrow enters each text into a table of hashes, which takes longer than to read the column. An entry is its length,
     in four bytes, and its text. If all are shorter than 256 bytes and contain no zeros, three zeros follow exactly
     the first byte of each length; that the entries are adjacent proves it.
-
-    Args:
-        source: the file.
-        chunk: PyArrow's description of the chunk.
-        path: the file's name, for errors.
 
     Raises:
         CorruptFileError: the header of the page cannot be read.

@@ -71,10 +71,6 @@ class RowGroups:
 
     Arrow's writer stores the dictionary of a dictionary array without looking at the values. It needs one dictionary
     in a row group, and the type of the column in all of them.
-
-    Args:
-        file_format: the settings.
-        sink: the file.
     """
 
     def __init__(self, file_format: ParquetFormat, sink: Any) -> None:
@@ -178,12 +174,7 @@ class ParquetFile(NewFile):
             path=self._path,
             record_count=footer.num_rows,
             size_bytes=size,
-            column_sizes=found.column_sizes,
-            value_counts=found.value_counts,
-            null_value_counts=found.null_value_counts,
-            nan_value_counts=found.nan_value_counts,
-            lower_bounds=found.lower_bounds,
-            upper_bounds=found.upper_bounds,
+            **found.of_entry(),
             split_offsets=tuple(
                 row_group_start(footer.row_group(index)) for index in range(footer.num_row_groups)
             ),

@@ -128,12 +128,7 @@ def is_watched(source: str, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sighting(PlainData):
-    """When a file was first listed as it is.
-
-    Args:
-        file: the file.
-        seen_ms: the time, in ms since 1970.
-    """
+    """When a file was first listed as it is."""
 
     file: WatchedFile
     seen_ms: int

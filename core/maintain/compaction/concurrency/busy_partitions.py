@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from lake.core.base.arrow import Mask
 from lake.core.maintain.compaction.concurrency.rhythm import Rhythm, learned
 from lake.core.maintain.compaction.facts import CompactionFacts
 from lake.core.table.snapshots.partition_activity import activity_of
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lake.core.maintain.compaction.options import CompactionOptions
     from lake.core.table.snapshots.live_files import LiveFiles
 
-Mask = npt.NDArray[np.bool_]
 _SHOWN = 3
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from lake.core.base.arrow import Int64s
 from lake.core.base.units import iso_time, natural_number
 from lake.core.maintain.compaction.facts import RhythmFacts
 from lake.core.table.flink.commits import ENGINE_NAME, job_commit, writer_with_job
@@ -46,8 +47,6 @@ _AHEAD_MS = 60_000
 _POSITIONS = ("added-position-delete-files", "added-position-deletes", "added-dvs")
 _EQUALITY = ("added-equality-delete-files", "added-equality-deletes")
 _SHOWN_WRITERS = 3
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

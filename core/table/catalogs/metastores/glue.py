@@ -151,11 +151,6 @@ class BoundedGlueCatalog(glue.GlueCatalog):
     def _take_table(self, names: Identifier, entry: Any, name: Identifier) -> None:
         """Let an entry be that of no table, if nothing was committed to it since it was read.
 
-        Args:
-            names: the entry's name.
-            entry: the entry.
-            name: the table's name.
-
         Raises:
             CommitFailedException: something was committed to it.
             NoSuchTableError: it was dropped.

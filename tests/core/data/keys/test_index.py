@@ -129,7 +129,9 @@ def test_a_key_of_more_than_64_columns_distinguishes_all_nulls():
 
 
 def test_nested_columns_are_refused():
-    with pytest.raises(RefusedError, match=r"column k is list<.*>: only plain columns can be keys"):
+    with pytest.raises(
+        RefusedError, match=r"column k is of type list<.*>: only plain columns can be keys"
+    ):
         KeyIndex.build(pa.record_batch({"k": [[1]]}))
 
 

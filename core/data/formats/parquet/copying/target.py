@@ -202,18 +202,14 @@ class CopiedFile(NewFile):
             raise LakeError(f"{self._path} is not what was copied; nothing was committed")
         modes = self._format.modes
         values = footer.metrics(list(enumerate(self._format.columns)), modes)
+        values.nan_value_counts = {
+            column: count for column, count in self._nans.items() if modes[column].counts
+        }
         return DataFile(
             path=self._path,
             record_count=footer.metadata.num_rows,
             size_bytes=size,
-            column_sizes=values.column_sizes,
-            value_counts=values.value_counts,
-            null_value_counts=values.null_value_counts,
-            nan_value_counts={
-                column: count for column, count in self._nans.items() if modes[column].counts
-            },
-            lower_bounds=values.lower_bounds,
-            upper_bounds=values.upper_bounds,
+            **values.of_entry(),
             split_offsets=tuple(row_group_start(group) for group in found),
             **described,
         )

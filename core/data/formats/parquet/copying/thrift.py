@@ -44,10 +44,6 @@ Struct: TypeAlias = Mapping[int, Field]
 def read_struct(data: Any, at: int = 0) -> tuple[dict[int, Field], int]:
     """Return the struct that begins at a position, and the position after it.
 
-    Args:
-        data: bytes, or a view of some.
-        at: the position.
-
     Raises:
         ThriftError: the bytes are not a struct, or not all of one.
     """
