@@ -320,6 +320,12 @@ CHECKS = (
     _check("run-still-staged", removed, _STAGES, _STAGED_RUN),
     _check("run-not-written-again", never, _STAGED_RUN),
     _check("committed-files-of-discard", removed, _STAGES, _STAGED_RUN),
+    _check("clock-of-discard", removed, _STAGED_RUN),
+    _check(
+        "claim-of-late-clock",
+        instead("max(written_ms, stored_ms or written_ms)", "written_ms"),
+        _STAGED_RUN,
+    ),
     _check("base-snapshot-retained", never, _STAGES),
     _check("run-held-by-snapshots", never, _STAGES),
     # Loads that continue.
