@@ -356,6 +356,7 @@ CHECKS = (
     _check("one-name-per-table", never, _ROUTE),
     _check("keys-of-routed-rows", instead("target.checks", "()"), _ROUTE),
     _check("rejects-of-first-run", never, _ROUTE),
+    _check("rejects-of-commit", without("not has_committed"), "tests/commands/test_rejects.py"),
     _check("row-located-in-file", removed, _VALUED_ROWS, _ROUTE),
     # Readers.
     _check(
