@@ -1,7 +1,7 @@
 """The folder in which a command that continues where it stopped keeps its state, on a local disk.
 
 The folder contains a file `lock`: the kernel's lock on it lets one run at a time work with the state, and ends with
-the process. The lock excludes nobody if the file was removed, or on a network file system that grants it on each
+the process. The lock excludes no process if the file was removed, or on a network file system that grants it on each
 machine. So a run also writes its name into the file, and an earlier run changes nothing from then on. Files are
 replaced whole and survive a power failure.
 """
@@ -220,7 +220,7 @@ class StateFolder:
         """Whether no other run has signed the lock's file since this one did."""
         if self._signature is None:
             return True
-        # The file of a lock that was removed is missing, or nobody has signed the new one.
+        # The file of a lock that was removed is missing, or no run has signed the new one.
         found = self.read(LOCK, limit=_LARGEST_OWNER)
         return not found or found == self._signature  # check: latest-run
 
