@@ -137,8 +137,8 @@ def clean(
     from lake.core.maintain.orphans.plan import CleaningPlan, plan_cleaning
     from lake.core.maintain.orphans.report import write_report
     from lake.core.maintain.orphans.trash import Trash
-    from lake.core.transaction.locks.store_clock import require_clock, require_clock_of
     from lake.core.transaction.locks.table_lock import with_table_lock
+    from lake.core.transaction.store_clock import require_clock, require_clock_of
 
     _check(what, dry_run=run.dry_run)
     removes = what.quarantine or what.delete

@@ -90,8 +90,8 @@ def expire(
     from lake.core.maintain.expiration.journal_recovery import JournalRecovery
     from lake.core.maintain.expiration.plan import plan_expiration
     from lake.core.transaction.garbage.file_deletion import Removed
-    from lake.core.transaction.locks.store_clock import require_clock
     from lake.core.transaction.locks.table_lock import with_table_lock
+    from lake.core.transaction.store_clock import require_clock
 
     require_preview(explain=run.explain, is_preview=run.dry_run)
     report_commits(context, on_commit)

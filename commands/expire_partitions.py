@@ -55,8 +55,8 @@ def expire_partitions(
         plan_partition_expiration,
         preview,
     )
-    from lake.core.transaction.locks.store_clock import require_clock
     from lake.core.transaction.locks.table_lock import with_table_lock
+    from lake.core.transaction.store_clock import require_clock
 
     report_commits(context, run.on_commit)
     session = session_of(context)

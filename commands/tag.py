@@ -70,7 +70,7 @@ def tag(
         plan_tag,
     )
     from lake.core.table.refs.periods import Calendar
-    from lake.core.transaction.locks.store_clock import require_clock
+    from lake.core.transaction.store_clock import require_clock
 
     modes = {"NAME": name, "--drop": drop, "--auto": periods.auto}
     chosen = [word for word, value in modes.items() if value is not None]

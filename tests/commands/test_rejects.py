@@ -18,10 +18,12 @@ from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, ids_in, pyiceberg_catalog
 
+from lake.core.base.errors import StorageError
 from lake.core.data.sources.acceptance import Acceptance, RejectedRows
 from lake.core.data.sources.batches import source_batches
 from lake.core.data.sources.discovery import Source
 from lake.core.io.storage.storage import Storage
+from lake.core.load.ingest import load
 
 GOOD = b"id,name,n\n0,a,1\n"
 BAD = b"""id,name,n
@@ -282,6 +284,27 @@ def test_a_run_that_was_loaded_does_nothing_though_its_rejects_are_there(
     first, second = lake.ok(*options), lake.ok(*options)
 
     assert (first["status"], second["status"]) == ("done", "nothing-to-do")
+    assert ids_in(warehouse) == [0, 1, 4, 7]
+    assert len(rejected(rejects)) == 4
+
+
+def test_a_load_that_fails_after_its_commit_keeps_its_rejects(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad, rejects = (tmp_path / name for name in ("good.csv", "bad.csv", "rejects.csv"))
+    good.write_bytes(GOOD)
+    bad.write_bytes(BAD)
+    lake.ok("ingest", "db.t", good, "--create")
+    real = load.commit_snapshot
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        real(*arguments, **options)
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(load, "commit_snapshot", failing)
+    failed = lake("ingest", "db.t", bad, "--max-rejects", "99", "--rejects", rejects)
+
+    assert failed.exit_code != 0
     assert ids_in(warehouse) == [0, 1, 4, 7]
     assert len(rejected(rejects)) == 4
 

@@ -1,6 +1,6 @@
 """Two runs of a follow that no lock keeps apart: no row is lost or handed over twice, and the state stays whole.
 
-The lock excludes no run if its file was removed, or on a network file system that grants it on each machine.
+The lock excludes no process if its file was removed, or on a network file system that grants it on each machine.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Follows:
         return lambda: self.run(session)
 
     def run(self, session: Session) -> None:
-        """Read what there is; remove the lock before, so that it excludes no run."""
+        """Read what there is; remove the lock before, so that it excludes no process."""
         (self.state / "lock").unlink(missing_ok=True)
         options = FollowOptions(
             scan=ScanOptions(split_open_cost=128 << 20),

@@ -320,6 +320,12 @@ CHECKS = (
     _check("run-still-staged", removed, _STAGES, _STAGED_RUN),
     _check("run-not-written-again", never, _STAGED_RUN),
     _check("committed-files-of-discard", removed, _STAGES, _STAGED_RUN),
+    _check("clock-of-discard", removed, _STAGED_RUN),
+    _check(
+        "claim-of-late-clock",
+        instead("max(written_ms, stored_ms or written_ms)", "written_ms"),
+        _STAGED_RUN,
+    ),
     _check("base-snapshot-retained", never, _STAGES),
     _check("run-held-by-snapshots", never, _STAGES),
     # Loads that continue.
@@ -350,6 +356,7 @@ CHECKS = (
     _check("one-name-per-table", never, _ROUTE),
     _check("keys-of-routed-rows", instead("target.checks", "()"), _ROUTE),
     _check("rejects-of-first-run", never, _ROUTE),
+    _check("rejects-of-commit", without("not has_committed"), "tests/commands/test_rejects.py"),
     _check("row-located-in-file", removed, _VALUED_ROWS, _ROUTE),
     # Readers.
     _check(

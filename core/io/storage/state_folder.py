@@ -1,7 +1,7 @@
 """The folder in which a command that continues where it stopped keeps its state, on a local disk.
 
 The folder contains a file `lock`: the kernel's lock on it lets one run at a time work with the state, and ends with
-the process. The lock excludes no run if the file was removed, or on a network file system that grants it on each
+the process. The lock excludes no process if the file was removed, or on a network file system that grants it on each
 machine. So a run also writes its name into the file, and an earlier run changes nothing from then on. Files are
 replaced whole and survive a power failure.
 """

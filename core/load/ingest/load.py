@@ -95,7 +95,7 @@ class Load(ABC):
             return
         with (
             temporary_files(self.session, self.plan.table, settings.name),
-            removed_on_failure(self.plan.request.rejects_file),
+            removed_on_failure(self.session, self.plan.request.rejects_file),
         ):
             yield
 

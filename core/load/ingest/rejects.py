@@ -309,17 +309,20 @@ def _remove(session: Session, table: Table, name: str) -> None:
 
 
 @contextmanager
-def removed_on_failure(path: str | None) -> Iterator[None]:
+def removed_on_failure(session: Session, path: str | None) -> Iterator[None]:
     """Remove the file of rejects if the block fails, unless its commit may have succeeded.
 
     The file did not exist before, or an earlier run of the same epoch wrote it: see `check_rejects`.
     """
+    before = len(session.protected_files)
     try:
         yield
     except CommitUnknownError:
         raise
     except BaseException:
-        if path is not None:
+        # A snapshot references, or may reference, the rows that were not rejected.
+        has_committed = len(session.protected_files) > before
+        if path is not None and not has_committed:  # check: rejects-of-commit
             with suppress(FileNotFoundError):
                 os.unlink(path)
         raise

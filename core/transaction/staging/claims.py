@@ -13,7 +13,8 @@ any order, at least one of them sees the conflict.
 
 A claim whose process has certainly ended is ignored if that process changed the catalog itself. If a server
 does that, the last request of a dead process may still be in transit; in other cases the state of the process is
-unknown (another machine, or a commit without a response). Such a claim is valid for ten minutes. If a discard is
+unknown (another machine, or a commit without a response). Such a claim is valid for ten minutes, by the clock of the
+store as well. If a discard is
 killed, its marker remains: the run can no longer be committed, and the next discard completes it. Files are found
 by the run's operation id in their names below the table's data location, never by the entries of a manifest.
 
@@ -54,6 +55,7 @@ from lake.core.transaction.staging.staged_run import (
     remove_manifests,
     shown_run,
 )
+from lake.core.transaction.store_clock import require_clock
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -215,7 +217,8 @@ def discard_run(
         known: metadata from before the run was written; its snapshots cannot reference the run's files.
 
     Raises:
-        RefusedError: another process may be committing the run; nothing was deleted.
+        RefusedError: another process may be committing the run, or this machine's clock is ahead of the store's, so
+            that claims look old; nothing was deleted.
         CorruptFileError: a snapshot cannot be read, so the files that it references are unknown.
     """
     marker = _discard_marker(table, marks.name)
@@ -371,21 +374,39 @@ def _refuse_claims(
             f"{shown_run(marks.name)} of {table.identifier} may be being committed by another process",
             hint="try again when that process has ended, or in ten minutes",
         )
+    # Else the age alone decides about a process on another machine.
+    if _claimants(table, marks, claims, own_operation):
+        require_clock(session, table)  # check: clock-of-discard
 
 
 def _may_be_committed(
     session: Session, table: Table, marks: RunMarks, claims: list[str], own_operation: str | None
 ) -> bool:
     now_ms = session.clock.now_ms()
-    found = [claim for location in claims if (claim := _read(table, location)) is not None]
+    found = _claimants(table, marks, claims, own_operation)
+    return any(is_running or now_ms - written_ms < _DOUBT_MS for is_running, written_ms in found)
+
+
+def _claimants(
+    table: Table, marks: RunMarks, claims: list[str], own_operation: str | None
+) -> list[tuple[bool, int]]:
+    """Return for each process that may commit a run whether it certainly runs, and when it claimed the run.
+
+    The time is the later one of its own clock's and the store's: its clock may be behind.
+    """
+    found = {location: claim for location in claims if (claim := _read(table, location))}
     if marks.writer and marks.operation_id != own_operation:
-        found.append((marks.writer, marks.written_ms))
-    for process, written_ms in found:
-        running = still_runs(process)
-        ended = running is False and not table.catalog.is_served
-        if running or (not ended and now_ms - written_ms < _DOUBT_MS):
-            return True
-    return False
+        found[manifest_locations(table, marks.name)[0]] = (marks.writer, marks.written_ms)
+    stored = table.storage.look_up(found)
+    claimants: list[tuple[bool, int]] = []
+    for location, (process, written_ms) in found.items():
+        running, file = still_runs(process), stored[location]
+        if running is False and not table.catalog.is_served:
+            continue
+        stored_ms = file.modified_ms if file else None
+        # check: claim-of-late-clock
+        claimants.append((bool(running), max(written_ms, stored_ms or written_ms)))
+    return claimants
 
 
 def _discard_marker(table: Table, name: RunName) -> str:

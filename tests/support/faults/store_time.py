@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from lake.core.transaction.locks import store_clock
+from lake.core.transaction import store_clock
 
 
 @contextmanager

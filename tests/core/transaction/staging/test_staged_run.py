@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
+from support.faults.store_time import store_time_of_commands
 from support.tables.iceberg_tables import (
     FixedClock,
     files_below,
@@ -26,6 +30,7 @@ from lake.core.table.catalogs.sql import SqlBackend
 from lake.core.table.flink.commits import job_id_of
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
 from lake.core.table.snapshots.run_ids import OPERATION_ID
+from lake.core.transaction import store_clock
 from lake.core.transaction.staging.claims import (
     claim_available,
     claim_for_commit,
@@ -47,9 +52,10 @@ MARKS = RunMarks(run_id="r", operation_id=OPERATION, written_ms=5)
 
 
 @pytest.fixture
-def session(warehouse: Path) -> Any:
+def session(warehouse: Path) -> Iterator[Any]:
     make_table(warehouse)
-    return open_session(warehouse, FixedClock())
+    with store_time_of_commands():
+        yield open_session(warehouse, FixedClock())
 
 
 def named(table: Any, ids: list[int], **changes: Any) -> Any:
@@ -193,6 +199,38 @@ def test_a_writer_on_another_machine_counts_for_ten_minutes(session: Any) -> Non
     with pytest.raises(RefusedError):
         discard_run(session, table, marks)
     session.clock.now += 10 * 60_000
+    assert discard_run(session, table, marks).files == 3
+
+
+def test_a_claim_of_a_machine_whose_clock_is_behind_is_as_young_as_the_store_says(
+    session: Any,
+) -> None:
+    table, now_ms = session.table("db.t"), session.clock.now
+    marks = replace(MARKS, writer="elsewhere#1@1", written_ms=now_ms - 3_600_000)
+    publish_manifests(table, run_of(table, marks=marks))
+    path = manifest_locations(table, "r")[0].removeprefix("file://")
+    os.utime(path, (now_ms / 1000, now_ms / 1000))
+
+    with pytest.raises(RefusedError, match="may be being committed"):
+        discard_run(session, table, marks)
+    session.clock.now += 10 * 60_000
+    assert discard_run(session, table, marks).files == 3
+
+
+def test_a_machine_whose_clock_is_ahead_discards_no_run_that_another_machine_claimed(
+    session: Any,
+) -> None:
+    table = session.table("db.t")
+    marks = replace(MARKS, writer="elsewhere#1@1", written_ms=session.clock.now)
+    publish_manifests(table, run_of(table, marks=marks))
+    session.clock.now += 3_600_000
+
+    with (
+        patch.object(store_clock, "_ahead_ms", lambda *_: 3_600_000),
+        pytest.raises(RefusedError, match="ahead of the clock of the store"),
+    ):
+        discard_run(session, table, marks)
+    assert find_run(table, "r") is not None
     assert discard_run(session, table, marks).files == 3
 
 
