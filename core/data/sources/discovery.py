@@ -100,8 +100,9 @@ def find_sources(storage: Storage, names: Iterable[str], format_name: str | None
             path = file.location
             key = _identity(path)
             if key in found:
+                also = "" if path == found[key].path else f" (also as {found[key].path})"
                 raise BadInputError(
-                    f"{path} is named twice (also as {found[key].path}): its rows would be loaded twice",
+                    f"{path} is named twice{also}: its rows would be loaded twice",
                     hint="name each file once",
                 )
             kind = _format_of(path, format_name)

@@ -67,7 +67,10 @@ def open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str,
     try:
         filesystem = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
     except ValueError as error:
-        raise BadInputError(f"{scheme}:// locations are not supported") from error
+        raise BadInputError(
+            f"{scheme}:// locations are not supported",
+            hint="paths, s3://, gs:// and abfss:// are; pipe a download to `lake ingest TABLE - --format csv`",
+        ) from error
     except (TypeError, ImportError, OSError, pa.ArrowException) as error:
         why = (str(error).strip().splitlines() or [""])[0][:MESSAGE_LENGTH]
         raise BadInputError(
