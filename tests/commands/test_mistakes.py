@@ -136,7 +136,10 @@ def test_one_skipped_snapshot_is_one(loaded: CommandLine, tmp_path: Path) -> Non
 def test_a_text_without_its_quotes_is_shown_with_them(loaded: CommandLine) -> None:
     for text in ("zip = NZ", 'zip = "NZ"'):
         code, message, hint = told(loaded("--json", "scan", "db.t", "--where", text))
-        assert (code, hint) == (7, "text is in single quotes: 'NZ'")
+        assert (code, hint) == (
+            7,
+            "text is in single quotes: 'NZ'; two columns cannot be compared",
+        )
         assert message.endswith("expected a value")
 
 
@@ -159,7 +162,7 @@ def test_a_download_is_to_be_piped(loaded: CommandLine) -> None:
 
     assert (code, message) == (7, "https:// locations are not supported")
     assert hint is not None
-    assert "pipe a download to `lake ingest TABLE - --format csv`" in hint
+    assert "pipe a download to `lake ingest TABLE -` with --format" in hint
 
 
 def test_a_command_without_its_table_says_what_lists_them(lake: CommandLine) -> None:
@@ -246,3 +249,9 @@ def test_what_an_upsert_and_a_partitioning_lack_is_named(
     assert told(loaded("--json", "ingest", "db.t", source, "--partition-by", "id"))[2] == (
         "`lake alter` changes those of a table that exists"
     )
+
+
+def test_a_misspelt_word_of_an_option_is_suggested(lake: CommandLine) -> None:
+    assert told(lake("--json", "health", "--sort", "byte"))[2] == "did you mean bytes?"
+    assert told(lake("--json", "maintain", "--only", "compct"))[2] == "did you mean compact?"
+    assert told(lake("--json", "health", "--sort", "xyz"))[2] is None

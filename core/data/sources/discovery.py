@@ -54,7 +54,7 @@ _SUFFIXES = {
 }
 _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
 _CONVERTED_BYTES = 64 * 1024
-# So many files of a folder are compared with a name that no file has.
+# A name that no file has is compared with this number of files at most.
 _MOST_COMPARED = 10_000
 _EXCEL = frozenset({"xlsx", "xlsm", "xlsb", "xls"})
 
