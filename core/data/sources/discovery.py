@@ -195,9 +195,12 @@ def _hint_for(name: str, place: locations.Location) -> str | None:
         return None
     folder, own = os.path.split(place.path)
     try:
-        beside = [entry.name for entry in islice(os.scandir(folder or "."), _MOST_COMPARED)]
-    except OSError:
+        with os.scandir(folder or ".") as entries:
+            beside = [entry.name for entry in islice(entries, _MOST_COMPARED)]
+    except (FileNotFoundError, NotADirectoryError):
         return f"there is no folder {os.path.abspath(folder)}"
+    except OSError:
+        return None
     similar = nearest(own, beside)
     return f"did you mean {name.removesuffix(own)}{similar}?" if similar else None
 
