@@ -408,6 +408,8 @@ def _usage_error(error: typer.TyperException, line: CommandLine) -> LakeError | 
         other = _OTHER_NAMES.get((known, name))
         similar = [other] if other else list(filter(None, possible.split(", ")))
         hint = did_you_mean(name, similar, similarity=0.0) or hint
+    if message.startswith("Missing argument 'TABLE'"):
+        hint = f"name a table: lake {known} db.events; lake tables lists them"
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
         return InvalidRequestError("no command given", hint=hint)

@@ -27,7 +27,7 @@ from lake.commands.options import (
     require_preview,
 )
 from lake.commands.runs_tables import catalog_runs_table, split_runs_table
-from lake.core.base.errors import InvalidRequestError, LakeError
+from lake.core.base.errors import InvalidRequestError, LakeError, did_you_mean
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -233,7 +233,8 @@ def _actions(text: str | None) -> tuple[str, ...]:
     for name in names:
         if name not in ACTIONS:
             raise InvalidRequestError(
-                f"--only names the unknown action {name!r}", hint=f"known are: {', '.join(ACTIONS)}"
+                f"--only names the unknown action {name!r}",
+                hint=did_you_mean(name, ACTIONS) or f"known are: {', '.join(ACTIONS)}",
             )
     if text is not None and not names:
         raise InvalidRequestError("--only needs the name of an action")

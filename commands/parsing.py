@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError, did_you_mean
 from lake.core.base.locations import SAME_STORE
 from lake.core.base.units import is_duration, iso_time, parse_duration_ms, parse_time_ms
 
@@ -129,7 +129,10 @@ def parse_choice(text: str, option: str, allowed: Sequence[str]) -> str:
         InvalidRequestError: it is not one of them.
     """
     if text not in allowed:
-        raise InvalidRequestError(f"{option} is {text!r}, not one of {', '.join(allowed)}")
+        raise InvalidRequestError(
+            f"{option} is {text!r}, not one of {', '.join(allowed)}",
+            hint=did_you_mean(text, allowed),
+        )
     return text
 
 

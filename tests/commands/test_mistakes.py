@@ -136,8 +136,49 @@ def test_one_skipped_snapshot_is_one(loaded: CommandLine, tmp_path: Path) -> Non
 def test_a_text_without_its_quotes_is_shown_with_them(loaded: CommandLine) -> None:
     for text in ("zip = NZ", 'zip = "NZ"'):
         code, message, hint = told(loaded("--json", "scan", "db.t", "--where", text))
-        assert (code, hint) == (7, "text is in single quotes: 'NZ'")
+        assert (code, hint) == (
+            7,
+            "text is in single quotes: 'NZ'; two columns cannot be compared",
+        )
         assert message.endswith("expected a value")
+
+
+def test_a_partitioning_that_a_type_does_not_have_lists_those_that_it_has(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("id,day\n1,2026-01-30\n")
+
+    def hint(term: str) -> str | None:
+        words = ("--json", "ingest", "db.n", source, "--create", "--partition-by", term)
+        return told(lake(*words))[2]
+
+    assert hint("month(id)") == "possible: id, bucket(N, id), truncate(W, id)"
+    assert hint("hour(day)") == "possible: day, bucket(N, day), year(day), month(day), day(day)"
+
+
+def test_a_download_is_to_be_piped(loaded: CommandLine) -> None:
+    code, message, hint = told(loaded("--json", "ingest", "db.t", "https://localhost:1/a.csv"))
+
+    assert (code, message) == (7, "https:// locations are not supported")
+    assert hint is not None
+    assert "pipe a download to `lake ingest TABLE -` with --format" in hint
+
+
+def test_a_command_without_its_table_says_what_lists_them(lake: CommandLine) -> None:
+    assert told(lake("--json", "compact")) == (
+        2,
+        "missing argument 'TABLE'",
+        "name a table: lake compact db.events; lake tables lists them",
+    )
+
+
+def test_a_file_that_is_named_twice_is_shown_once(loaded: CommandLine, tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+
+    assert told(loaded("--json", "ingest", "db.t", source, source))[1] == (
+        f"{source} is named twice: its rows would be loaded twice"
+    )
 
 
 def test_an_option_of_other_tools_is_suggested_by_its_name_here(lake: CommandLine) -> None:
@@ -208,3 +249,9 @@ def test_what_an_upsert_and_a_partitioning_lack_is_named(
     assert told(loaded("--json", "ingest", "db.t", source, "--partition-by", "id"))[2] == (
         "`lake alter` changes those of a table that exists"
     )
+
+
+def test_a_misspelt_word_of_an_option_is_suggested(lake: CommandLine) -> None:
+    assert told(lake("--json", "health", "--sort", "byte"))[2] == "did you mean bytes?"
+    assert told(lake("--json", "maintain", "--only", "compct"))[2] == "did you mean compact?"
+    assert told(lake("--json", "health", "--sort", "xyz"))[2] is None

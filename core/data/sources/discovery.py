@@ -54,7 +54,7 @@ _SUFFIXES = {
 }
 _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
 _CONVERTED_BYTES = 64 * 1024
-# This many files of a folder are compared with a name that no file has.
+# A name that no file has is compared with this number of files at most.
 _MOST_COMPARED = 10_000
 _EXCEL = frozenset({"xlsx", "xlsm", "xlsb", "xls"})
 
@@ -100,8 +100,9 @@ def find_sources(storage: Storage, names: Iterable[str], format_name: str | None
             path = file.location
             key = _identity(path)
             if key in found:
+                also = "" if path == found[key].path else f" (also as {found[key].path})"
                 raise BadInputError(
-                    f"{path} is named twice (also as {found[key].path}): its rows would be loaded twice",
+                    f"{path} is named twice{also}: its rows would be loaded twice",
                     hint="name each file once",
                 )
             kind = _format_of(path, format_name)
@@ -194,9 +195,12 @@ def _hint_for(name: str, place: locations.Location) -> str | None:
         return None
     folder, own = os.path.split(place.path)
     try:
-        beside = [entry.name for entry in islice(os.scandir(folder or "."), _MOST_COMPARED)]
-    except OSError:
+        with os.scandir(folder or ".") as entries:
+            beside = [entry.name for entry in islice(entries, _MOST_COMPARED)]
+    except (FileNotFoundError, NotADirectoryError):
         return f"there is no folder {os.path.abspath(folder)}"
+    except OSError:
+        return None
     similar = nearest(own, beside)
     return f"did you mean {name.removesuffix(own)}{similar}?" if similar else None
 

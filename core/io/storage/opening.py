@@ -12,6 +12,7 @@ import pyarrow.fs as pafs
 
 from lake.core.base.clock import Backoff
 from lake.core.base.errors import BadInputError
+from lake.core.base.options import Option
 from lake.core.io.objects.cloud import Cloud
 from lake.core.io.objects.requests import UnsupportedError
 from lake.core.io.objects.s3 import S3, is_certified, require_reachable
@@ -67,7 +68,11 @@ def open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str,
     try:
         filesystem = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
     except ValueError as error:
-        raise BadInputError(f"{scheme}:// locations are not supported") from error
+        raise BadInputError(
+            f"{scheme}:// locations are not supported",
+            hint="paths, s3://, gs:// and abfss:// are; pipe a download to `lake ingest TABLE -` with "
+            f"{Option.FORMAT}",
+        ) from error
     except (TypeError, ImportError, OSError, pa.ArrowException) as error:
         why = (str(error).strip().splitlines() or [""])[0][:MESSAGE_LENGTH]
         raise BadInputError(

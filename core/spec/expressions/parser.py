@@ -295,7 +295,7 @@ class _Parser(LogicParser[BooleanExpression]):
         read = _VALUES.get(token.kind if text is None else text.kind)
         if read is None and token.kind in {"word", "quoted"} and expected == _A_VALUE:
             meant = token.text.strip('"`').replace("'", "''")
-            hint = f"text is in single quotes: '{meant}'"
+            hint = f"text is in single quotes: '{meant}'; two columns cannot be compared"
             self._fail_at(token.start, f"expected {expected}", hint)
         if read is None:
             self._fail(expected)

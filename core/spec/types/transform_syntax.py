@@ -20,7 +20,7 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from pyiceberg.types import FixedType
+from pyiceberg.types import FixedType, IcebergType
 
 from lake.core.base.errors import InvalidRequestError, RefusedError, unknown_column
 from lake.core.base.options import Option
@@ -56,6 +56,18 @@ _SUFFIX = {
 _SORT = re.compile(r"^(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?$", re.IGNORECASE)
 
 
+def _possible(kind: IcebergType, column: str) -> str | None:
+    """Return the hint that lists the transforms of a column of a type."""
+    known = {
+        column: IdentityTransform(),
+        f"bucket(N, {column})": BucketTransform(1),
+        f"truncate(W, {column})": TruncateTransform(1),
+        **{f"{name}({column})": _PLAIN[name] for name in ("year", "month", "day", "hour")},
+    }
+    possible = [text for text, one in known.items() if one.can_transform(kind)]
+    return f"possible: {', '.join(possible)}" if possible else None
+
+
 def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
     """Parse ``day(ts), bucket(16, id), name`` for a schema; fields get the names that Spark gives them.
 
@@ -69,7 +81,8 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
         source = _column(schema, column)
         if not transform.can_transform(source.field_type):
             raise InvalidRequestError(
-                f"cannot partition {column} ({type_text(source.field_type)}) by {transform}"
+                f"cannot partition {column} ({type_text(source.field_type)}) by {transform}",
+                hint=_possible(source.field_type, column),
             )
         name = column.replace(".", "_")
         if not isinstance(transform, IdentityTransform):
@@ -175,7 +188,8 @@ def _sort_field(term: str, schema: Schema) -> SortField:
     source = _sortable(schema, column)
     if not transform.can_transform(source.field_type):
         raise InvalidRequestError(
-            f"cannot sort {column} ({type_text(source.field_type)}) by {transform}"
+            f"cannot sort {column} ({type_text(source.field_type)}) by {transform}",
+            hint=_possible(source.field_type, column),
         )
     return SortField(
         source_id=source.field_id,
