@@ -123,13 +123,7 @@ def did_you_mean(
 
 
 def unknown_column(name: str, columns: Sequence[str], where: str | None = None) -> NotFoundError:
-    """Return the error for a name that no column has.
-
-    Args:
-        name: the name that was given.
-        columns: the names that columns have.
-        where: what has the columns.
-    """
+    """Return the error for a name that no column has."""
     message = f"{where} has no column {name}" if where else f"no column named {name}"
     return NotFoundError(message, hint=did_you_mean(name, columns, listed_columns(columns)))
 

@@ -104,14 +104,7 @@ def report(title: str, columns: Mapping[str, Sequence[Any]], first: Sequence[str
 def first_rows(
     rows: Sequence[T], most: int, noun: str, *, every: bool
 ) -> tuple[Sequence[T], list[str]]:
-    """Return the rows of a report to print, and a note of those that are left out.
-
-    Args:
-        rows: all rows.
-        most: the number of rows that are printed.
-        noun: what the rows are, in the plural.
-        every: print all rows.
-    """
+    """Return the rows of a report to print, and a note of those that are left out."""
     hidden = 0 if every else max(len(rows) - most, 0)
     what = f"{noun.removesuffix('s')} is" if hidden == 1 else f"{noun} are"
     note = f"{hidden:,} more {what} not shown ({Option.VERBOSE} shows all)"

@@ -50,10 +50,6 @@ class FoundFile:
 def read_file(path: str, largest: int = _LARGEST) -> FoundFile:
     """Read a file once, with its owners.
 
-    Args:
-        path: its path.
-        largest: the most bytes that are read.
-
     Raises:
         OSError: it cannot be read.
     """

@@ -209,14 +209,7 @@ def _typed_rows(
 
 
 def with_needed(raw: RawRows, batch: pa.RecordBatch, needed: NeededColumns, where: str) -> RawRows:
-    """Return rows of a typed source that are not converted if they lack a column that they need.
-
-    Args:
-        raw: the rows.
-        batch: the rows as read from the file.
-        needed: the columns.
-        where: the file's name, for errors.
-    """
+    """Return rows of a typed source that are not converted if they lack a column that they need."""
 
     def convert(start: int, count: int) -> pa.RecordBatch:
         needed.check_rows(batch.slice(start, count), raw.numbers[start : start + count], where)

@@ -71,12 +71,7 @@ _HINTS = {
 
 
 def storage_error(error: OSError, location: str = "") -> LakeError | None:
-    """Return lake's error for an error of a store or a disk; None if it cannot be classified.
-
-    Args:
-        error: the original error.
-        location: the file or folder concerned, if known.
-    """
+    """Return lake's error for an error of a store or a disk; None if it cannot be classified."""
     if isinstance(error, BrokenPipeError):
         return None
     text = " ".join(str(error).split())[:_LENGTH]

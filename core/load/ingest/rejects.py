@@ -86,13 +86,7 @@ class RejectSettings(PlainData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectReport(PlainData):
-    """The rows that a task set aside.
-
-    Args:
-        rows: the number of rows.
-        example: the reason of the first one.
-        files: the files that contain them.
-    """
+    """The rows that a task set aside."""
 
     rows: int = 0
     example: str = ""

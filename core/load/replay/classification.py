@@ -194,9 +194,6 @@ def _classify(
         state, reason = SUPERSEDED, later
     else:
         (state, reason), doubt = _unnamed(item, context)
-    asserted = context.operator_assertion is not None and _is_asserted(
-        item, context.operator_assertion
-    )
     found = FoundCheckpoint(
         job_id=item.job_id,
         operator_id=item.operator_id,
@@ -206,15 +203,10 @@ def _classify(
         reason=reason,
         manifests=item.manifests,
         blank=item.blank,
-        proven=state == PENDING and (item.named or asserted),
         run=item.run,
         marks=item.marks,
     )
     return Classified(item, found, doubt, later is not None)
-
-
-def _is_asserted(item: Evidence, operator_assertion: tuple[str, int]) -> bool:
-    return item.job_id == operator_assertion[0] and item.checkpoint_id <= operator_assertion[1]
 
 
 _Verdict = tuple[str, str]

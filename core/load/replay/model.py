@@ -35,7 +35,6 @@ class FoundCheckpoint:
         reason: why it has this state, as text for users.
         manifests: the readable data manifests, then the readable delete manifests.
         blank: as `TakenCheckpoint.blank`.
-        proven: whether a completed checkpoint's state, or the operator's assertion, says that it completed.
         run: the ingest that staged it; None for a Flink job.
         marks: the properties of that ingest in the manifests.
     """
@@ -48,7 +47,6 @@ class FoundCheckpoint:
     reason: str
     manifests: tuple[TemporaryManifest, ...] = ()
     blank: bool = False
-    proven: bool = False
     run: RunName | None = None
     marks: RunMarks | None = None
 

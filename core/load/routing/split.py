@@ -52,14 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The rows of a source, divided among tables.
-
-    Args:
-        targets: the tables that receive rows, by name.
-        source: the columns of the source.
-        rows_read: the number of rows.
-        rejects: the rows that no table receives.
-    """
+    """The rows of a source, divided among tables."""
 
     targets: Sequence[Target]
     source: FileColumns

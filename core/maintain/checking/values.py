@@ -81,10 +81,6 @@ class Values:
     def reports(self, entries: pa.Table, spec_id: int) -> Iterator[FooterReport]:
         """Yield what the values in files contradict.
 
-        Args:
-            entries: the entries of files of one spec whose footers can be read.
-            spec_id: their spec.
-
         Raises:
             StorageError: the storage does not answer.
         """

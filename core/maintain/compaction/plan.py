@@ -490,11 +490,6 @@ def depth_now(
 ) -> DepthFacts | None:
     """Return how deep the files of a plan's branch overlap now; None if overlaps are not a condition of the plan.
 
-    Args:
-        plan: the plan.
-        table: the table as it is now.
-        engine_of: returns the engine that reads manifests of some bytes; None for this process.
-
     Raises:
         LakeError: a manifest cannot be read.
     """

@@ -25,12 +25,7 @@ class FirstViews:
     """The first tables in an order, of those that were added in any order; at most twice as many are in memory."""
 
     def __init__(self, most: int, order: Order) -> None:
-        """Keep nothing yet.
-
-        Args:
-            most: the number of tables that are kept.
-            order: the key by which they are sorted.
-        """
+        """Keep nothing yet."""
         self._most, self._order = most, order
         self._kept: list[Viewed] = []
 

@@ -115,12 +115,7 @@ class ManifestGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptManifests:
-    """Manifests that are left alone for one reason.
-
-    Args:
-        reason: the reason.
-        rows: their rows in the manifest list.
-    """
+    """Manifests that are left alone for one reason."""
 
     reason: str
     rows: pa.Table

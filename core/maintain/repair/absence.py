@@ -53,11 +53,6 @@ def require_reachable(table: Table, live: Iterable[str], gone: frozenset[str]) -
 
     A place is one of the table's folders, or a bucket or host if the files are in none of these.
 
-    Args:
-        table: the table.
-        live: the paths of all data files.
-        gone: those that the storage does not find.
-
     Raises:
         RefusedError: in one place, no data file is found.
     """

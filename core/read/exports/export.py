@@ -271,13 +271,6 @@ def write_parts(
 ) -> list[PartReport]:
     """Write all rows to files in a folder on the engine, and flush each file to the disk.
 
-    Args:
-        session: the session.
-        source: the rows.
-        folder: an existing folder.
-        format_name: the format of the files.
-        noted: receives the reader's counters.
-
     Returns: the files with rows, in the order of the tasks; files without rows are not kept.
     """
     tasks = _tasks(source, format_name, folder)

@@ -96,11 +96,7 @@ class ScanKeys:
         return KeyPruner(self.keys if self.prunes else None, schema)
 
     def to_bytes(self, *, whole_files: bool = False) -> bytes:
-        """Return what tasks need, from which `row_keys` makes the keys of a task.
-
-        Args:
-            whole_files: read all row groups.
-        """
+        """Return what tasks need, from which `row_keys` makes the keys of a task."""
         header = {
             "matching": self.matching,
             "path": self.path,

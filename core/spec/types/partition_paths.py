@@ -39,12 +39,6 @@ def human_value(
 ) -> str:
     """Return a partition value as people read it, e.g. ``2013-01-01`` for a day.
 
-    Args:
-        field: the partition field.
-        schemas: the schemas to search for its source column.
-        kind: the type of the value.
-        value: the value in Iceberg's single-value form.
-
     Raises:
         BadInputError: it is not a value of the type.
     """

@@ -272,10 +272,6 @@ class HadoopCatalog(NoopCatalog):
 
         If they are deleted in this order, the current version is found until the end.
 
-        Args:
-            identifier: the table's name.
-            current: the location of the current version's file.
-
         Raises:
             RefusedError: the folder contains a version that is newer, or the metadata of another catalog.
         """

@@ -28,10 +28,6 @@ _MAX_TEXT = 1000
 def elements(handle: OperatorHandle, source: ByteReader) -> Iterator[tuple[str, ByteReader]]:
     """Yield the elements of a handle's wanted states, each with its state's name.
 
-    Args:
-        handle: the subtask's operator state handle.
-        source: the complete bytes of the handle.
-
     Raises:
         CorruptFileError: the bytes do not match the handle.
         RefusedError: they have an unknown version, an unexpected redistribution mode, or too many elements.

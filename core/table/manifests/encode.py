@@ -118,15 +118,12 @@ class ManifestContext:
         )
 
 
-def encode_manifest_list(
-    manifests: pa.Table, header: ManifestListHeader, *, codec: str = "gzip"
-) -> bytes:
+def encode_manifest_list(manifests: pa.Table, header: ManifestListHeader) -> bytes:
     """Return a manifest list's bytes.
 
     Args:
         manifests: the rows, `MANIFEST_COLUMNS`.
         header: the snapshot of the list.
-        codec: Iceberg's name of the compression codec.
 
     Raises:
         ValueError: a row lacks a value that the version requires.
@@ -140,7 +137,7 @@ def encode_manifest_list(
     layout = manifest_layout(version)
     rows = pa.table({name: manifests[name].cast(MANIFEST_COLUMNS[name]) for name in layout.columns})
     return write_container(
-        layout.avro, encode_records(layout.avro, rows), metadata=header.entries(), codec=codec
+        layout.avro, encode_records(layout.avro, rows), metadata=header.entries(), codec="gzip"
     )
 
 

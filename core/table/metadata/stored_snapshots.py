@@ -250,12 +250,7 @@ def _texts(summary: dict[str, Any]) -> dict[str, str]:
 
 
 class StoredProperties(Mapping[str, str]):
-    """What a summary has besides the operation; parsed when it is used.
-
-    Args:
-        texts: the texts of the snapshots.
-        number: the snapshot's index.
-    """
+    """What a summary has besides the operation; parsed when it is used."""
 
     __slots__ = ("_number", "_texts")
 

@@ -105,13 +105,6 @@ def check_group(
 ) -> None:
     """Check that PyArrow can describe column chunks of a row group.
 
-    Args:
-        parquet: an open file.
-        checks: its checks.
-        path: the file's name, for errors.
-        group: the row group's index.
-        names: the columns.
-
     Raises:
         RefusedError: PyArrow cannot read a column; the message names it.
         OSError, pyarrow.ArrowException: a description is not valid.

@@ -24,10 +24,6 @@ class Copies:
 
     Two files are the same if they have one name, and one size, and either the storage's tags of their contents are
     equal or, without tags, their times are. If the loaded file is still there on this machine, its bytes decide.
-
-    Args:
-        storage: where the files are.
-        loaded: the loaded files by location.
     """
 
     storage: Storage

@@ -122,10 +122,8 @@ def test_missing_manifests_are_not_damage_if_the_checkpoint_was_committed(
 # What a completed checkpoint's state shows.
 
 
-def test_what_a_state_names_above_the_committed_number_is_pending_and_proven() -> None:
-    found = classified(evidence(5, named=True), committed={KEY: 4}, given={KEY: 6}).found
-
-    assert (found.state, found.proven) == (PENDING, True)
+def test_what_a_state_names_above_the_committed_number_is_pending() -> None:
+    assert state(evidence(5, named=True), committed={KEY: 4}, given={KEY: 6}) == PENDING
 
 
 def test_what_a_state_names_at_the_committed_number_or_below_is_unproven() -> None:
@@ -212,19 +210,8 @@ def test_a_job_does_not_take_over_from_one_that_committed_beyond_its_start() -> 
 # What remains.
 
 
-def test_without_a_checkpoint_a_larger_number_is_pending_but_not_proven() -> None:
-    found = classified(evidence(5), committed={KEY: 4}).found
-
-    assert (found.state, found.proven) == (PENDING, False)
-
-
-def test_the_operators_word_proves_up_to_its_number() -> None:
-    for number, proven in ((5, True), (6, False)):
-        found = classified(evidence(number), committed={KEY: 4}, operator_assertion=(JOB, 5)).found
-        assert (found.state, found.proven) == (PENDING, proven)
-    assert not classified(
-        evidence(5), committed={KEY: 4}, operator_assertion=(OTHER, 5)
-    ).found.proven
+def test_without_a_checkpoint_a_larger_number_is_pending() -> None:
+    assert state(evidence(5), committed={KEY: 4}) == PENDING
 
 
 def test_the_end_of_a_bounded_input_needs_a_word_of_its_own() -> None:
@@ -311,7 +298,7 @@ def surroundings(draw: st.DrawFn) -> ClassificationContext:
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.lists(items(), max_size=8), surroundings())
-def test_no_judgement_commits_what_snapshots_have_or_calls_proven_what_is_not(
+def test_no_judgement_commits_what_snapshots_have(
     found: list[Evidence], context: ClassificationContext
 ) -> None:
     result = classify(found, context)
@@ -330,7 +317,6 @@ def test_no_judgement_commits_what_snapshots_have_or_calls_proven_what_is_not(
             )
         if verdict.state == PENDING:
             assert item.checkpoint_id > context.committed_by(item.job)
-        assert verdict.proven <= (verdict.state == PENDING)
         assert (one.doubt is not None) == (verdict.state == UNPROVEN)
         assert verdict.reason
     keys = [(one.evidence.job, one.found.checkpoint_id) for one in result]

@@ -109,11 +109,6 @@ class _Span(NamedTuple):
 class CopySource:
     """A file whose row groups may be copied.
 
-    Args:
-        source: the file, for random access.
-        checks: its footer.
-        model: the file that they are copied to.
-
     Raises:
         UncopiedError: the file does not fit the model, or its footer is not as it must be for copying.
     """
