@@ -28,7 +28,7 @@ from lake.core.read.micro_batches.limits import Limits
 from lake.core.read.micro_batches.offsets import Offset
 from lake.core.read.micro_batches.plan import Batch, BatchPlanner, Read
 from lake.core.read.scan.plan import bound
-from lake.core.spec.types.arrow_schema import to_plain
+from lake.core.spec.types.arrow_schema import schema_to_plain
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.snapshots import ancestry
 
@@ -192,7 +192,7 @@ def _splits(table: Table, reads: Sequence[Read]) -> list[InputPartition]:
     for read in reads:
         plan = read.plan
         if isinstance(plan, ChangelogPlan):
-            columns = json.dumps(to_plain(plan.projection))
+            columns = json.dumps(schema_to_plain(plan.projection))
             for unit in units_of(plan):
                 numbered = replace(unit, ordinal=unit.ordinal + read.ordinal)
                 found.append(ChangeSplit(json.dumps(numbered.to_plain()), columns, secrets))

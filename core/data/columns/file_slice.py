@@ -15,8 +15,9 @@ from lake.core.spec.expressions.filters import bind_filter, filter_from_plain, f
 from lake.core.spec.properties.table_properties import NAME_MAPPING
 from lake.core.spec.types.arrow_schema import (
     schema_from_plain,
+    schema_to_plain,
     spec_from_plain,
-    to_plain,
+    spec_to_plain,
 )
 from lake.core.spec.types.unsupported_columns import refuse_unsupported
 from lake.core.table.manifests.data_files import DataFile, DeleteFile
@@ -156,14 +157,14 @@ class ReadSettings:
     def to_plain(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         return {
-            "projection": to_plain(self.projection),
-            "schema": to_plain(self.schema),
-            "specs": [to_plain(spec) for spec in self.specs.values()],
+            "projection": schema_to_plain(self.projection),
+            "schema": schema_to_plain(self.schema),
+            "specs": [spec_to_plain(spec) for spec in self.specs.values()],
             "row_filter": None if self.row_filter is None else filter_to_plain(self.row_filter),
             "name_mapping": self.name_mapping,
             "batch_bytes": self.batch_bytes,
             "deletes": [item.to_plain() for item in self.deletes],
-            "key_types": None if self.key_types is None else to_plain(self.key_types),
+            "key_types": None if self.key_types is None else schema_to_plain(self.key_types),
             "complete": self.complete,
         }
 

@@ -20,7 +20,7 @@ from pyiceberg.types import NestedField, PrimitiveType, UnknownType
 
 from lake.core.base.arrow import one_array
 from lake.core.base.errors import InvalidRequestError
-from lake.core.spec.types.arrow_schema import schema_from_plain, to_plain
+from lake.core.spec.types.arrow_schema import schema_from_plain, schema_to_plain
 from lake.core.spec.types.bounds import comparable
 from lake.core.spec.types.single_values import arrow_type, source_type
 
@@ -102,7 +102,7 @@ class KeySet:
         """Return the set as an Arrow stream, to send it to tasks."""
         fields = [NestedField(column, str(column), kind) for column, kind in self.types.items()]
         header = {
-            "types": to_plain(Schema(*fields)),
+            "types": schema_to_plain(Schema(*fields)),
             "exact": self.exact,
             "nans": sorted(self.nans),
         }

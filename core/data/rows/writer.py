@@ -26,8 +26,9 @@ from lake.core.io.storage.storage import Storage
 from lake.core.spec.properties.table_properties import DATA_FILE_BYTES, DATA_FORMAT, DELETE_FORMAT
 from lake.core.spec.types.arrow_schema import (
     schema_from_plain,
+    schema_to_plain,
     spec_from_plain,
-    to_plain,
+    spec_to_plain,
 )
 from lake.core.spec.types.transforms import Partition, group_rows
 from lake.core.table.manifests.data_files import DataFile
@@ -117,8 +118,8 @@ class WriteSettings:
     def to_plain(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         return {
-            "schema": to_plain(self.schema),
-            "spec": to_plain(self.spec),
+            "schema": schema_to_plain(self.schema),
+            "spec": spec_to_plain(self.spec),
             "data_location": self.data_location,
             "location": self.location,
             "operation_id": self.operation_id,

@@ -63,13 +63,7 @@ class ChangeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogLoadPlan:
-    """A planned load of a change log.
-
-    Args:
-        ingest: the plan for reading the source.
-        options: the requested options.
-        key: ids of the key's columns.
-    """
+    """A planned load of a change log."""
 
     ingest: IngestPlan
     options: ChangeOptions

@@ -69,13 +69,6 @@ def split_source(
 ) -> Split:
     """Divide the rows of files among tables.
 
-    Args:
-        session: the session.
-        request: the files, and what is asked of each load.
-        route: how rows are divided.
-        by_key: the options of loads by key; None for appends.
-        folder: a local folder for temporary files.
-
     Raises:
         BadInputError: a file cannot be read, or a row cannot be loaded and is not set aside.
         RefusedError: there are too many tables.

@@ -23,7 +23,7 @@ from lake.core.read.exports.export import Noted
 from lake.core.read.exports.formats import ARROW, PARQUET
 from lake.core.read.scan.changing_keys import ChangingKeys
 from lake.core.read.scan.execute import key_counts
-from lake.core.spec.types.arrow_schema import schema_from_plain, to_plain
+from lake.core.spec.types.arrow_schema import schema_from_plain, schema_to_plain
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.names import with_new_name
 from lake.core.transaction.session import Session
@@ -176,7 +176,7 @@ class Run:
         if self.options.schema is SchemaMode.FOLLOW:
             return state.changed(pinned=None)
         if state.pinned is None:
-            return state.changed(pinned=to_plain(self.table.schema))
+            return state.changed(pinned=schema_to_plain(self.table.schema))
         return state
 
 

@@ -138,9 +138,9 @@ def moved_schema(schema: Schema, metadata: TableMetadata) -> Schema:
     )
 
 
-def to_plain(model: Schema | PartitionSpec) -> dict[str, Any]:
-    """Return a schema or a partition spec as JSON-ready values."""
-    plain: dict[str, Any] = model.model_dump(mode="json", by_alias=True)
+def schema_to_plain(schema: Schema) -> dict[str, Any]:
+    """Return a schema as JSON-ready values."""
+    plain: dict[str, Any] = schema.model_dump(mode="json", by_alias=True)
     return plain
 
 
@@ -159,7 +159,13 @@ def schema_from_plain(plain: Any) -> Schema:
         raise CorruptFileError("not a schema") from error
 
 
-PlainSchema = Annotated[Schema, Codec(to_plain, schema_from_plain)]
+PlainSchema = Annotated[Schema, Codec(schema_to_plain, schema_from_plain)]
+
+
+def spec_to_plain(spec: PartitionSpec) -> dict[str, Any]:
+    """Return a partition spec as JSON-ready values."""
+    plain: dict[str, Any] = spec.model_dump(mode="json", by_alias=True)
+    return plain
 
 
 def spec_from_plain(plain: Any) -> PartitionSpec:

@@ -142,12 +142,7 @@ def locked_error(error: BaseException, database: str | None) -> TimedOutError | 
 
 
 def unwritten_error(error: BaseException, database: str | None) -> LakeError | None:
-    """Return the error for a SQLite database that did not take a change; None for any other error.
-
-    Args:
-        error: the exception that was raised.
-        database: the database's file; None if the catalog has no such file.
-    """
+    """Return the error for a SQLite database that did not take a change; None for any other error."""
     if database is not None and _READ_ONLY in str(error):
         return NotAuthorisedError(f"no permission to write the database {database} and its folder")
     return locked_error(error, database)
@@ -155,12 +150,7 @@ def unwritten_error(error: BaseException, database: str | None) -> LakeError | N
 
 @contextmanager
 def catalog_errors(what: str, catalog: Opened | None = None) -> Iterator[None]:
-    """Translate PyIceberg's errors into lake's, for every operation but a commit.
-
-    Args:
-        what: what is opened, for messages.
-        catalog: the catalog that opens it.
-    """
+    """Translate PyIceberg's errors into lake's, for every operation but a commit."""
     try:
         yield
     except LakeError:

@@ -73,11 +73,7 @@ def find_metadata_files(
 ) -> frozenset[str]:
     """Return which files are manifests or manifest lists of retained snapshots, as they were given.
 
-    Args:
-        storage: the storage that contains the manifest lists.
-        metadata: the table's metadata.
-        wanted: locations of files, in any spelling.
-        known: the metadata of an earlier call: only newer snapshots are read.
+    The arguments are those of `find_referenced`.
 
     Raises:
         CorruptFileError: a manifest list is damaged.

@@ -20,7 +20,7 @@ from lake.core.io.avro.container import BlockWriter
 from lake.core.io.avro.encode import encode_records
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.properties.table_properties import AVRO_CODEC, AVRO_LEVEL
-from lake.core.spec.types.arrow_schema import arrow_schema, to_plain
+from lake.core.spec.types.arrow_schema import arrow_schema, schema_to_plain
 from lake.core.spec.types.type_text import in_iceberg_words
 from lake.core.table.manifests.data_files import DataFile
 
@@ -101,4 +101,4 @@ class AvroFile(NewFile):
 
 
 def _json(schema: Schema) -> str:
-    return json.dumps(to_plain(schema), separators=(",", ":"))
+    return json.dumps(schema_to_plain(schema), separators=(",", ":"))

@@ -79,14 +79,7 @@ def refuse_large_pages(
 
 
 def may_exceed(source: Any, chunk: Any, path: str, limit: float) -> bool:
-    """Whether a column chunk may unpack to more than a limit, whatever the footer says, and its headers can be read.
-
-    Args:
-        source: the file.
-        chunk: PyArrow's description of the chunk.
-        path: the file's name.
-        limit: a size in bytes.
-    """
+    """Whether a column chunk, whose headers can be read, may unpack to more bytes than a limit."""
     return bool(
         chunk.total_compressed_size * _expansion(chunk) > limit
         and _has_headers(source, chunk, path)

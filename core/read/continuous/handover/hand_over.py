@@ -25,7 +25,7 @@ from lake.core.read.continuous.handover.work import WorkItem, WorkRows, rows_of
 from lake.core.read.continuous.position import Gap, GapError, GapKind, Position
 from lake.core.read.continuous.run import Run
 from lake.core.read.exports.export import Noted
-from lake.core.spec.types.arrow_schema import to_plain
+from lake.core.spec.types.arrow_schema import schema_to_plain
 from lake.core.table.snapshots import ancestry
 
 
@@ -213,7 +213,7 @@ class HandOver:
             ],
             "complete_through": complete,
             "schema_id": header.schema_id,
-            "schema": to_plain(source.plan.projection),
+            "schema": schema_to_plain(source.plan.projection),
             "gap": header.gap,
             "dimension": keys.dimension if keys else None,
             "dimension_snapshot_id": keys.dimension_snapshot_id if keys else None,
