@@ -157,6 +157,21 @@ def row_groups(file: DataFile) -> list[int]:
     ]
 
 
+def only_nan(files: Sequence[DataFile]) -> set[int]:
+    """Return the ids of columns that have only NaN in one of the files, whose bounds a copy does not know."""
+    return {
+        column
+        for file in files
+        for column, count in file.nan_value_counts.items()
+        if 0 < count == file.value_counts[column] - file.null_value_counts[column]
+    }
+
+
+def without(bounds: Mapping[int, bytes], columns: set[int]) -> dict[int, bytes]:
+    """Return the bounds of the other columns."""
+    return {column: bound for column, bound in bounds.items() if column not in columns}
+
+
 @settings(deadline=None, max_examples=examples(40))
 @given(st.data())
 def test_any_rows_are_the_same_after_a_copy(data: Any) -> None:
@@ -192,8 +207,8 @@ def test_any_rows_are_the_same_after_a_copy(data: Any) -> None:
         (copied,), (encoded,) = report.files, decoded.files
         assert copied.record_count == encoded.record_count
         assert copied.value_counts == encoded.value_counts
-        assert copied.lower_bounds == encoded.lower_bounds
-        assert copied.upper_bounds == encoded.upper_bounds
+        assert copied.lower_bounds == without(encoded.lower_bounds, only_nan(files))
+        assert copied.upper_bounds == without(encoded.upper_bounds, only_nan(files))
         for column, count in copied.null_value_counts.items():
             assert encoded.null_value_counts[column] == count
         for column, count in copied.nan_value_counts.items():
