@@ -202,7 +202,7 @@ def test_a_deletion_without_a_filter_is_not_a_command(lake: CommandLine) -> None
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--where", "nothing = 1"), 7, "columns are: id, part, value"),
+        (("--where", "nothing = 1"), 7, "columns: id, part, value"),
         (("--where", "id = 'x'"), 7, "id"),
         (("--where", "id = 1", "--branch", "other"), 7, "no branch named other"),
         (("--where", "id = 1", "--deletes", "equality"), 2, "position, copy-on-write"),

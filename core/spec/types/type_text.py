@@ -25,6 +25,7 @@ _NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (lambda kind: types.is_large_string(kind) or types.is_string_view(kind), "string"),
     (lambda kind: types.is_large_binary(kind) or types.is_binary_view(kind), "binary"),
 )
+_OWN = frozenset({"lake.logical", "lake.int96"})
 _EXTENSIONS = {"arrow.uuid": "uuid", "arrow.bool8": "boolean"}
 # A name after a dot, or with other letters around it, is that of a column.
 _ARROW_NAME = re.compile(
@@ -65,7 +66,7 @@ def _struct(fields: Any) -> str:
 def _arrow_text(kind: pa.DataType) -> str:
     if isinstance(kind, pa.BaseExtensionType):
         # A type that lake defines has the name that users know.
-        own = str(kind) if kind.extension_name == "lake.logical" else None
+        own = str(kind) if kind.extension_name in _OWN else None
         return own or _EXTENSIONS.get(kind.extension_name) or type_text(kind.storage_type)
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         return type_text(kind.value_type)
