@@ -143,6 +143,9 @@ def test_a_catalog_that_is_silent_does_not_delay_the_others(
     line: ConfiguredLine, home: Path, tmp_path: Path, silent: str
 ) -> None:
     good = sql(tmp_path, "good")
+    configure(home, good=good)
+    # What it imports may take longer the first time.
+    assert rows(line("--json", "catalogs", "--timeout", "60s"))["good"]["answers"]
     configure(home, good=good, silent={"type": "rest", "uri": silent})
 
     result = line("--json", "catalogs", "--timeout", "2s")
