@@ -733,7 +733,7 @@ def test_a_metadata_column_that_does_not_fit_the_table_is_refused(
     differs = lake(*topic.arguments(mode, "--kafka-metadata", "name=offset"))
 
     assert (lacks.exit_code, differs.exit_code) == (7, 7)
-    assert "has column at (timestamp[ms, tz=UTC]), which the table lacks" in lacks.stderr
+    assert "has column at (timestamptz), which the table lacks" in lacks.stderr
     assert "has column name as int64, the table as string" in differs.stderr
     topic.send([3])
     result_of(lake, topic, "--kafka-metadata", "at=timestamp", "--evolve")

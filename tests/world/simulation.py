@@ -173,7 +173,7 @@ class SimBackend(OtherBackend):
             return super().send(*request)
 
     def _begin(self, *request: Any) -> Any:
-        return self._describe(*request)
+        return self.describe(*request)
 
 
 class World:
