@@ -14,9 +14,9 @@ any order, at least one of them sees the conflict.
 A claim whose process has certainly ended is ignored if that process changed the catalog itself. If a server
 does that, the last request of a dead process may still be in transit; in other cases the state of the process is
 unknown (another machine, or a commit without a response). Such a claim is valid for ten minutes, by the clock of the
-store as well. If a discard is
-killed, its marker remains: the run can no longer be committed, and the next discard completes it. Files are found
-by the run's operation id in their names below the table's data location, never by the entries of a manifest.
+store as well. If a discard is killed, its marker remains: the run can no longer be committed, and the next discard
+completes it. Files are found by the run's operation id in their names below the table's data location, never by the
+entries of a manifest.
 
 Committers do not need claims among themselves: the run's id (or, if the snapshot does not contain it, the paths
 of the files) is searched for in the history of the same head that the commit requires.
