@@ -375,16 +375,17 @@ def test_a_commit_of_lake_that_was_killed_prevents_no_deletion(
     assert killed.exists() == (verb != "clean")
 
 
+@pytest.mark.parametrize("first_digits", ["2fa1", "1234"], ids=["as version 2", "as a later one"])
 @pytest.mark.parametrize("verb", ["expire", "clean", "purge"])
 def test_a_commit_of_lake_that_was_killed_in_a_hadoop_catalog_prevents_no_deletion(
-    tmp_path: Path, verb: str
+    tmp_path: Path, verb: str, first_digits: str
 ) -> None:
     lake = CommandLine(tmp_path / "warehouse", catalog_type="hadoop")
     load(lake, 2)
     lake.ok("compact", "db.t", "--rewrite-all")
     folder = lake.warehouse / "db" / "t" / "metadata"
     # Written, and not named yet.
-    left = folder / f"{uuid4()}-v4.metadata.json.unfinished"
+    left = folder / f"{first_digits}{str(uuid4())[4:]}-v4.metadata.json.unfinished"
     shutil.copy(folder / "v3.metadata.json", left)
 
     assert lake.ok(*_DELETING[verb])["status"] == ("nothing-to-do" if verb == "clean" else "done")
