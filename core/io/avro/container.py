@@ -11,7 +11,7 @@ import json
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
@@ -30,6 +30,10 @@ MAX_OBJECTS = 1_000_000
 # Files with blocks smaller than this are decompressed by one thread at a time.
 _SMALL_BLOCK_BYTES = 4 * 1024
 _SMALL_BLOCKS = threading.Lock()
+# A compressed block of one object has rarely more.
+_ONE_OBJECT_BYTES = 1024
+# Small blocks that follow each other become one of about this size: work on each costs more than a copy.
+_JOINED_BYTES = 1024 * 1024
 _SYNC_BYTES = 16
 LONG_BYTES = 10
 _CRC_BYTES = 4
@@ -65,7 +69,7 @@ _USUAL_RATIO = 16
 
 
 class Block(NamedTuple):
-    """The objects of one block, uncompressed."""
+    """The objects of one block, or of several small ones that follow each other, uncompressed."""
 
     objects: int
     data: Bytes
@@ -129,9 +133,11 @@ def read_container(
     header = read_header(cursor)
     at = len(cursor.taken)
     is_sealed, digest = header.is_sealed, hashlib.sha256(header.packed)
-    blocks = []
-    objects = inflated = 0
-    with _decompression_lock(header, data, at):
+    inflate, room = _INFLATE[header.codec], max_bytes
+    blocks, pieces = list[Block](), list[Bytes]()
+    objects, joined_objects, joined_at = 0, 0, room
+    # A file may have one block for each object: this inlines `Header.inflate`.
+    with _decompression_lock(header, data, at), _decompression_errors(name):
         for count, packed in _split(header, data, at):
             if is_sealed:
                 digest.update(encode_long(count) + encode_long(len(packed)))
@@ -139,14 +145,25 @@ def read_container(
             objects += count
             if objects > max_objects:
                 raise CorruptFileError(f"{name}: more than {max_objects} objects")
-            block = header.inflate(packed, max_bytes - inflated)
-            inflated += len(block)
-            blocks.append(Block(count, block))
+            piece = inflate(packed, room)
+            room -= len(piece)
+            if room < 0:
+                raise _too_many_bytes(name)
+            pieces.append(piece)
+            if joined_at - room >= _JOINED_BYTES:
+                blocks.append(_joined(objects - joined_objects, pieces))
+                pieces, joined_objects, joined_at = [], objects, room
+    if pieces:
+        blocks.append(_joined(objects - joined_objects, pieces))
     if is_sealed and digest.digest()[:_SYNC_BYTES] != header.sync:  # check: manifest-seal
         raise CorruptFileError(
             f"{name} is damaged: its sync marker is not the hash of its contents"
         )
     return Container(name, header.metadata, tuple(blocks))
+
+
+def _joined(objects: int, pieces: Sequence[Bytes]) -> Block:
+    return Block(objects, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
 def _split(header: Header, data: bytes, at: int) -> Iterator[tuple[int, memoryview]]:
@@ -220,7 +237,11 @@ class Header:
         Raises:
             CorruptFileError: it does not decompress, or exceeds the limit.
         """
-        return _inflate(_INFLATE[self.codec], packed, limit, self.name)
+        with _decompression_errors(self.name):
+            block = _INFLATE[self.codec](packed, limit)
+        if len(block) > limit:
+            raise _too_many_bytes(self.name)
+        return block
 
 
 def read_header(cursor: Cursor) -> Header:
@@ -445,23 +466,22 @@ def _header_map(entries: Mapping[str, str]) -> bytes:
     return b"".join(parts)
 
 
-def _inflate(
-    inflate: Callable[[memoryview, int], Bytes],
-    packed: memoryview,
-    limit: int,
-    name: str,
-) -> Bytes:
+@contextmanager
+def _decompression_errors(name: str) -> Iterator[None]:
     try:
-        block = inflate(packed, limit)
+        yield
     except (zlib.error, pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFileError(f"{name}: a block does not decompress") from error
-    if len(block) > limit:
-        raise CorruptFileError(f"{name} inflates to more bytes than lake reads from one file")
-    return block
+
+
+def _too_many_bytes(name: str) -> CorruptFileError:
+    return CorruptFileError(f"{name} inflates to more bytes than lake reads from one file")
 
 
 def _inflate_deflate(packed: memoryview, limit: int) -> Bytes:
-    room = min(limit + 1, max(_SMALL_BLOCK_BYTES, _USUAL_RATIO * len(packed)))
+    # A block of one object compresses less than one of many, and its room takes a part of the time.
+    usual = _USUAL_RATIO * len(packed) if len(packed) > _ONE_OBJECT_BYTES else _SMALL_BLOCK_BYTES
+    room = min(limit + 1, usual)
     try:
         return deflate_decompress(packed, room)
     except DeflateError:
