@@ -32,7 +32,9 @@ _PACKED = (".gz.metadata.json", ".metadata.json.gz")
 # The file in a Hadoop catalog's metadata folder that contains the version of the newest metadata.
 VERSION_HINT = "version-hint.text"
 # A name that begins with a UUID, as those of files that a commit is about to rename, contains no version.
-_VERSION = re.compile(r"(?![0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})v?([0-9]{1,18})(?![0-9])")
+_VERSION = re.compile(
+    r"(?!(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))v?([0-9]{1,18})(?![0-9])"
+)
 _PIECE = 1024 * 1024
 # The attribute of PyIceberg's files with their storage.
 STORAGE = "storage_of_lake"
