@@ -1,14 +1,15 @@
 """Measure the memory of commands on tables whose manifests exist only while they are read.
 
-    python tests/bench/lazy_manifests.py [--manifests 2000 8000] [--files 200] [--engine inline|spark|auto]
-                                         [--command expire|check|scan|compact] [--latency-ms 0]
+    python tests/bench/lazy_manifests.py [--manifests 2000 8000] [--files 200] [--replaced N]
+                                         [--engine inline|spark|auto] [--command expire|check|scan|compact]
+                                         [--latency-ms 0]
 
 A store in the memory of this process (`memory_store.py`) makes each manifest from its number when it is asked for
-it, so that a table of 100,000,000 files (`--manifests 500000`) takes no room. The second of two snapshots replaced a
-hundredth of the first one's manifests. `expire --dry-run` must plan exactly their files, `check` must read all
-entries and find no error, `scan --plan` and `compact --dry-run` must find the files of the second. Target of `scan`:
-6 seconds for 5,000 manifests whose answers are 30 ms late. Memory is the most that a Python process held (VmHWM): the
-command, or a worker of Spark.
+it, so that a table of 100,000,000 files (`--manifests 500000`) takes no room. The second of two snapshots replaced
+some of the first one's manifests, a hundredth without ``--replaced``. `expire --dry-run` must plan exactly their
+files, `check` must read all entries and find no error, `scan --plan` and `compact --dry-run` must find the files of
+the second. Target of `scan`: 6 seconds for 5,000 manifests whose answers are 30 ms late. Memory is the most that a
+Python process held (VmHWM): the command, or a worker of Spark.
 """
 
 from __future__ import annotations
@@ -87,9 +88,8 @@ class LazyHistory(History):
             [row | {"manifest_length": plain.tell()}], MANIFEST_SCHEMA
         )
 
-    def lists(self, row: pa.Table, manifests: int) -> None:
-        """Add two snapshots: the second replaces a hundredth of the first one's manifests."""
-        gone = manifests // 100
+    def lists(self, row: pa.Table, manifests: int, gone: int) -> None:
+        """Add two snapshots: the second replaces some of the first one's manifests."""
         every = row.take(pa.array([0] * (manifests + gone)))
         paths = [f"{self.location}/metadata/lazy-{number:09d}.avro" for number in range(len(every))]
         every = every.set_column(0, "manifest_path", pa.array(paths))
@@ -129,14 +129,14 @@ COMMANDS = {
 _WARNINGS = 6
 
 
-def measure(manifests: int, files: int, engine: str, name: str, latency_ms: int) -> None:
+def measure(manifests: int, files: int, gone: int, engine: str, name: str, latency_ms: int) -> None:
     """Run one command."""
     asked = COMMANDS[name]
     with tempfile.TemporaryDirectory() as folder:
         warehouse = Path(folder)
         history = LazyHistory(warehouse, 2, location=LOCATION)
         template, row = history.template(files)
-        history.lists(row, manifests)
+        history.lists(row, manifests, gone)
         history.finish()
         with LazyStore(template, latency_ms) as store:
             serve(warehouse, store)
@@ -146,10 +146,10 @@ def measure(manifests: int, files: int, engine: str, name: str, latency_ms: int)
                 [part for part in command if part not in ("--warehouse", folder)], (0, _WARNINGS)
             )
             found = asked.found(json.loads(done.output))
-            if found != asked.expected(manifests, manifests // 100) * files:
+            if found != asked.expected(manifests, gone) * files:
                 raise SystemExit(f"{found} files were found")
             print(
-                f"{name}, {manifests:,} manifests, {manifests * files:,} files, {engine}: {done}, "
+                f"{name}, {manifests:,} manifests, {gone:,} replaced, {manifests * files:,} files, {engine}: {done}, "
                 f"{sum(store.asked.values()):,} requests, {store.worked:.0f} s of the server's processor",
                 flush=True,
             )
@@ -160,12 +160,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--manifests", type=int, nargs="+", default=[2000, 8000])
     parser.add_argument("--files", type=int, default=200)
+    parser.add_argument("--replaced", type=int)
     parser.add_argument("--engine", default="spark")
     parser.add_argument("--command", choices=COMMANDS, default="expire")
     parser.add_argument("--latency-ms", type=int, default=0)
     chosen = parser.parse_args()
     for manifests in chosen.manifests:
-        measure(manifests, chosen.files, chosen.engine, chosen.command, chosen.latency_ms)
+        gone = manifests // 100 if chosen.replaced is None else chosen.replaced
+        measure(manifests, chosen.files, gone, chosen.engine, chosen.command, chosen.latency_ms)
 
 
 if __name__ == "__main__":
