@@ -1,8 +1,7 @@
-"""Many hashes in little memory: sorted, in a temporary file that is mapped into memory."""
+"""Many hashes in little memory: sorted, in a temporary file."""
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
 import weakref
@@ -21,18 +20,17 @@ _FEW = 4 * 1024 * 1024
 _PARTS = 256
 _EDGES = np.arange(1, _PARTS, dtype=np.uint64) << np.uint64(56)
 _WIDTH = 8
-# After this number of hashes, the pages in which they were looked for are given back: at most 128 MiB.
-_ASKED = 32 * 1024
+# The hashes of a page, which is read whole, and the number of hashes that are looked for at once: at most 32 MiB.
+_PAGE = 512
+_ASKED = 8 * 1024
 _ROWS = "the names of files"
 
 
 class Run:
-    """Sorted hashes, in memory or in a mapped file."""
+    """Sorted hashes in memory."""
 
-    def __init__(self, hashes: Hashes, mapped: mmap.mmap | None = None) -> None:
+    def __init__(self, hashes: Hashes) -> None:
         self.hashes = hashes
-        self.mapped = mapped
-        self._asked = 0
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -41,12 +39,51 @@ class Run:
         """Return which of some sorted hashes are in the run."""
         places = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
         found: npt.NDArray[np.bool_] = self.hashes[places] == wanted
-        self._asked += len(wanted)
-        if self.mapped is not None and self._asked >= _ASKED:
-            # Its pages remain in the system's cache, and do not count as memory of this process.
-            self.mapped.madvise(mmap.MADV_DONTNEED)
-            self._asked = 0
         return found
+
+
+class StoredRun:
+    """Sorted hashes in a file.
+
+    They are read, not mapped: Linux maps each page that is used with those around it, which count as memory of the
+    process.
+
+    Args:
+        file: the hashes, eight bytes each; closed with the run.
+        firsts: the first hash of each page.
+        count: the number of hashes.
+    """
+
+    def __init__(self, file: IO[bytes], firsts: Hashes, count: int) -> None:
+        self._descriptor = file.fileno()
+        self._firsts = firsts
+        self._count = count
+        weakref.finalize(self, file.close)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has(self, wanted: Hashes) -> npt.NDArray[np.bool_]:
+        """Return which of some sorted hashes are in the run.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        pages = np.maximum(np.searchsorted(self._firsts, wanted, side="right") - 1, 0)
+        found = [
+            self._read(np.unique(pages[start : start + _ASKED])).has(wanted[start : start + _ASKED])
+            for start in range(0, len(wanted), _ASKED)
+        ]
+        return np.concatenate([np.zeros(0, np.bool_), *found])
+
+    def _read(self, pages: npt.NDArray[np.int64]) -> Run:
+        """Return the hashes of some ascending pages; those that follow each other are read at once."""
+        parts = []
+        for some in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
+            start, end = int(some[0]) * _PAGE, min((int(some[-1]) + 1) * _PAGE, self._count)
+            data = read_at(self._descriptor, (end - start) * _WIDTH, start * _WIDTH)
+            parts.append(np.frombuffer(data, np.uint64))
+        return Run(np.concatenate(parts))
 
 
 class HashCollector:
@@ -70,7 +107,7 @@ class HashCollector:
         if self._count > _FEW:
             self._spill()
 
-    def run(self) -> Run:
+    def run(self) -> Run | StoredRun:
         """Return all hashes, sorted; the collector is empty then.
 
         Raises:
@@ -80,13 +117,15 @@ class HashCollector:
             return Run(self._taken())
         if self._count:
             self._spill()
-        with self._file, tempfile.TemporaryFile(prefix="lake-names-") as merged:
-            with written(_ROWS):
-                length = sum(merged.write(part.data) for part in self._parts(self._file))
-                merged.flush()
-                mapped = mmap.mmap(merged.fileno(), length, access=mmap.ACCESS_READ)
-            self._file, self._bounds = None, []
-        return Run(np.frombuffer(mapped, np.uint64), mapped)
+        count, firsts = 0, []
+        with self._file, written(_ROWS):
+            merged = _temporary_file()
+            for part in self._parts(self._file):
+                write_at(merged.fileno(), part.data.cast("B"), count * _WIDTH)
+                firsts.append(part[-count % _PAGE :: _PAGE])
+                count += len(part)
+        self._file, self._bounds = None, []
+        return StoredRun(merged, np.concatenate(firsts), count)
 
     def _taken(self) -> Hashes:
         every = np.concatenate([np.empty(0, np.uint64), *self._waiting])
@@ -98,7 +137,7 @@ class HashCollector:
         piece = self._taken()
         with written(_ROWS):
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="lake-names-", buffering=0)  # noqa: SIM115
+                self._file = _temporary_file()
                 weakref.finalize(self, self._file.close)
             end = self._file.seek(0, os.SEEK_END)
             write_at(self._file.fileno(), piece.data.cast("B"), end)
@@ -116,3 +155,8 @@ class HashCollector:
                 data = read_at(file.fileno(), (end - start) * _WIDTH, start * _WIDTH)
                 pieces.append(np.frombuffer(data, np.uint64))
             yield np.unique(np.concatenate(pieces))
+
+
+def _temporary_file() -> IO[bytes]:
+    """Return a file without a name, which exists as long as it is open."""
+    return tempfile.TemporaryFile(prefix="lake-names-", buffering=0)

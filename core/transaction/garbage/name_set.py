@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lake.core.data.keys.encoding import hash_keys
-from lake.core.transaction.garbage.hash_file import HashCollector, Hashes, Run
+from lake.core.transaction.garbage.hash_file import HashCollector, Hashes, Run, StoredRun
 
 # A union is one sorted array, unless one of its sets has this many times the names of the others together.
 _MUCH_LARGER = 8
@@ -41,7 +41,7 @@ class NameSet:
         for each in hashes:
             collected.add(each)
         # The longest one last.
-        self.runs: tuple[Run, ...] = (collected.run(),)
+        self.runs: tuple[Run | StoredRun, ...] = (collected.run(),)
 
     @classmethod
     def of(cls, *names: pa.Array) -> NameSet:
@@ -49,7 +49,7 @@ class NameSet:
         return cls(name_hashes(column) for column in names)
 
     @classmethod
-    def of_run(cls, run: Run) -> NameSet:
+    def of_run(cls, run: Run | StoredRun) -> NameSet:
         """Return the set of sorted hashes."""
         made = cls()
         made.runs = (run,)
@@ -59,12 +59,12 @@ class NameSet:
     def joined(cls, sets: Iterable[NameSet]) -> NameSet:
         """Return the union of sets; what is on disk, or much larger than the others, is shared."""
         runs = sorted((run for each in (cls(), *sets) for run in each.runs), key=len)
-        mapped = [run for run in runs if run.mapped is not None]
-        *others, longest = [run for run in runs if run.mapped is None]
+        stored = [run for run in runs if isinstance(run, StoredRun)]
+        *others, longest = [run for run in runs if isinstance(run, Run)]
         if sum(map(len, others)) * _MUCH_LARGER > len(longest):
             others, longest = [*others, longest], Run(np.empty(0, np.uint64))
         joined = cls(run.hashes for run in others)
-        joined.runs = (*joined.runs, *filter(len, [longest, *mapped]))
+        joined.runs = (*joined.runs, *filter(len, [longest]), *stored)
         return joined
 
     def __len__(self) -> int:

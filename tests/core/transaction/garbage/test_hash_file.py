@@ -13,7 +13,7 @@ from support.tiers import examples
 
 from lake.core.base.errors import StorageError
 from lake.core.transaction.garbage import hash_file
-from lake.core.transaction.garbage.hash_file import HashCollector
+from lake.core.transaction.garbage.hash_file import HashCollector, Run, StoredRun
 from lake.core.transaction.garbage.name_set import NameSet
 
 # Hashes of all parts of the file, and at the edges of the parts.
@@ -24,7 +24,7 @@ HASHES = st.one_of(
 PIECES = st.lists(st.lists(HASHES, max_size=12), max_size=6)
 
 
-def collected(pieces: list[list[int]], few: int) -> hash_file.Run:
+def collected(pieces: list[list[int]], few: int) -> Run | StoredRun:
     with patch.object(hash_file, "_FEW", few):
         collector = HashCollector()
         for piece in pieces:
@@ -32,20 +32,33 @@ def collected(pieces: list[list[int]], few: int) -> hash_file.Run:
         return collector.run()
 
 
+def hashes_of(run: Run | StoredRun) -> list[int]:
+    if isinstance(run, StoredRun):
+        run = run._read(np.arange(len(run._firsts)))
+    return run.hashes.tolist()  # type: ignore[no-any-return]
+
+
 @settings(max_examples=examples(200), deadline=None)
-@given(PIECES, st.integers(0, 20), st.lists(HASHES, max_size=9))
+@given(
+    PIECES, st.integers(0, 20), st.lists(HASHES, max_size=9), st.integers(1, 5), st.integers(1, 5)
+)
 def test_a_run_has_the_hashes_of_all_pieces_in_order(
-    pieces: list[list[int]], few: int, others: list[int]
+    pieces: list[list[int]], few: int, others: list[int], page: int, asked_at_once: int
 ) -> None:
     every = {one for piece in pieces for one in piece}
-    run = collected(pieces, few)
+    with (
+        patch.object(hash_file, "_PAGE", page),
+        patch.object(hash_file, "_ASKED", asked_at_once),
+    ):
+        run = collected(pieces, few)
+        hashes = hashes_of(run)
+        asked = sorted({*every, *others})
+        found = run.has(np.array(asked, np.uint64)).tolist() if len(run) else []
 
-    assert sorted(set(run.hashes.tolist())) == sorted(every)
-    assert run.hashes.tolist() == sorted(run.hashes.tolist())
-    asked = sorted({*every, *others})
-    if len(run):
-        found = run.has(np.array(asked, np.uint64)).tolist()
-        assert found == [one in every for one in asked]
+    assert sorted(set(hashes)) == sorted(every)
+    assert hashes == sorted(hashes)
+    assert len(hashes) == len(run)
+    assert found == [one in every for one in asked if every]
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -66,7 +79,7 @@ def test_a_set_on_disk_is_not_copied_into_a_union() -> None:
         large = NameSet.of(pa.array([f"/t/{number}" for number in range(50)]))
     joined = NameSet.joined([large, NameSet.of(pa.array(["/t/a"]))])
 
-    assert large.runs[0].mapped is not None
+    assert isinstance(large.runs[0], StoredRun)
     assert large.runs[0] in joined.runs
     assert joined.has(pa.array(["/t/a", "/t/7", "/t/b"])).to_pylist() == [True, True, False]
 
