@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from lake.core.base.arrow import one_array
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
@@ -439,7 +438,7 @@ def planned(
         snapshot=chosen.end,
         found=found,
         snapshots=len(chosen.appends),
-        pieces=_pieces(found.by_spec, splits),
+        pieces=cut_all(found.by_spec.values(), splits),
         packing=splits,
         projection=projection,
         condition=condition,
@@ -564,18 +563,6 @@ def _appended(
         skipped_files=found.skipped,
         doubts=doubts,
     )
-
-
-def _pieces(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> Pieces:
-    tables = [
-        entries.select(["file_size_in_bytes", "split_offsets"]) for entries in by_spec.values()
-    ]
-    if not tables:
-        empty = np.zeros(0, np.int64)
-        return Pieces(empty, empty, empty)
-    files = pa.concat_tables(tables).combine_chunks()
-    sizes = files["file_size_in_bytes"].to_numpy()
-    return cut_all(sizes, one_array(files["split_offsets"]), options)
 
 
 def _slice(file: FileSlice, first: int, piece: SplitPiece) -> FileSlice:
