@@ -37,6 +37,11 @@ MORE_PARTITIONS = "more-partitions"
 BUSY = "busy"
 # Files of the table's spec and sort order, if those are rewritten that are not.
 CURRENT = "current"
+# What is kept of the entries of files that are rewritten.
+_GROUP_COLUMNS = {
+    *("file_path", "file_format", "record_count", "file_size_in_bytes", "split_offsets"),
+    *("spec_id", "delete_files", "deleted_rows", "place"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +69,8 @@ class FileGroup:
 
     Args:
         number: index of the group in the plan.
-        files: one row per file: the columns of its entry except ``partition``, ``spec_id``, ``delete_files``,
-            ``deleted_rows`` (by deletes that apply to this file only), and ``place``, the row of the file in
-            the entries of its spec.
+        files: one row per file: some columns of its entry, ``spec_id``, ``delete_files``, ``deleted_rows`` (by
+            deletes that apply to this file only), and ``place``, the row of the file in the entries of its spec.
         output_files: the number of files that Java would write.
         split_bytes: input bytes for one output file.
         moves_rows: whether rows may move to a partition other than their file's.
@@ -285,7 +289,8 @@ def file_groups(
     """Return groups of files, by the index of each file, with the partitions to which the rows of a group move."""
     if not groups:
         return []
-    grouped = files.take(pa.array(np.concatenate(groups)))
+    kept = [name for name in files.column_names if name in _GROUP_COLUMNS]
+    grouped = files.select(kept).take(pa.array(np.concatenate(groups)))
     ends = np.cumsum([len(group) for group in groups]).tolist()
     return [
         _group(number, grouped.slice(end - len(group), len(group)), options, output_spec, count)
@@ -389,7 +394,8 @@ def numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Ta
         parts.append(entries.drop_columns(["partition"]).append_column("place", place))
         own = spec_id == table_spec_id
         numbers.append(_partition_numbers(entries) if own else np.zeros(count, np.int64))
-    return pa.concat_tables(parts).combine_chunks(), np.concatenate(numbers)
+    # The columns of entries are in many chunks, and to join them would copy them.
+    return pa.concat_tables(parts), np.concatenate(numbers)
 
 
 def _partition_numbers(entries: pa.Table) -> Integers:

@@ -23,7 +23,7 @@ from lake.core.read.scan.splits import SplitOptions, SplitPiece, cut_all, merged
 def cut(
     file: int, length: int, offsets: list[int] | None, options: SplitOptions
 ) -> list[SplitPiece]:
-    """Cut one file at its offsets if they rise to less than its length, else every so many bytes, as a loop."""
+    """Cut one file at its offsets if they rise to less than its length, else at multiples of the size, by a loop."""
     if offsets and all(a < b for a, b in itertools.pairwise([*offsets, length])):
         pairs = itertools.pairwise([*offsets, length])
         return [SplitPiece(file, start, end - start) for start, end in pairs]
