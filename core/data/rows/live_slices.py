@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,15 +16,14 @@ _TASK_FILES = 500
 
 
 def slices_at(found: LiveFiles, numbers: Int64s) -> list[FileSlice]:
-    """Return data files by their numbers, ascending."""
+    """Return data files by their numbers, in any order."""
     specs = found.table.metadata.specs()
-    files: list[FileSlice] = []
-    base = 0
-    for spec_id, entries in found.by_spec.items():
-        own = numbers[(numbers >= base) & (numbers < base + entries.num_rows)] - base
-        chosen = entries.take(pa.array(own))
-        files += slices_of(chosen, spec=specs[spec_id], schema=found.schema)
-        base += entries.num_rows
+    files: list[Any] = [None] * len(numbers)
+    for spec_id, own, rows in found.places(numbers):
+        chosen = found.by_spec[spec_id].take(pa.array(rows))
+        of_spec = slices_of(chosen, spec=specs[spec_id], schema=found.schema)
+        for place, file in zip(own.tolist(), of_spec, strict=True):
+            files[place] = file
     return files
 
 

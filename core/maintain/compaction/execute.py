@@ -295,7 +295,7 @@ class _Run:
         """
         worst = max(differences, key=lambda item: (item.certain, not item.of_bounds))
         payload = CompareTask(
-            reading=self.plan.reading(self.plan.deletes(done.group.files)),
+            reading=self.plan.reading(self.plan.deletes(done.group.numbers)),
             before=done.slices,
             after=[FileSlice.of(file) for file in done.files],
             files=done.files,

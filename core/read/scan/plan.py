@@ -264,16 +264,12 @@ class ScanPlan:
         """Return the files with the given indices among all of `found`, each with its first split offset."""
         wanted = np.sort(np.fromiter(numbers, np.int64))
         files: dict[int, tuple[FileSlice, int]] = {}
-        base = 0
-        for spec_id, entries in self.found.by_spec.items():
-            end = base + entries.num_rows
-            own = wanted[np.searchsorted(wanted, base) : np.searchsorted(wanted, end)]
-            rows = entries.select(_READ_COLUMNS).take(pa.array(own - base))
+        for spec_id, own, places in self.found.places(wanted):
+            rows = self.found.by_spec[spec_id].select(_READ_COLUMNS).take(pa.array(places))
             spec = self.table.metadata.specs()[spec_id]
             slices = slices_of(rows, spec=spec, schema=self.schema)
             first = [min(starts or (), default=0) for starts in rows["split_offsets"].to_pylist()]
-            files.update(zip(own.tolist(), zip(slices, first, strict=True), strict=True))
-            base = end
+            files.update(zip(wanted[own].tolist(), zip(slices, first, strict=True), strict=True))
         return files
 
 
