@@ -235,7 +235,7 @@ class _Run:
                 options,
                 branch=self.plan.branch,
                 engine_of=self.session.planning_engine,
-            )
+            ).with_names()
         except RefusedError as error:
             self.session.warn(f"conflicting groups were not planned again: {error.message}")
             return False

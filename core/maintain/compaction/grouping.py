@@ -37,9 +37,9 @@ MORE_PARTITIONS = "more-partitions"
 BUSY = "busy"
 # Files of the table's spec and sort order, if those are rewritten that are not.
 CURRENT = "current"
-# What is kept of the entries of files that are rewritten.
+# What a plan keeps of the entries of files that are rewritten; their names take more memory than all of it.
 _GROUP_COLUMNS = {
-    *("file_path", "file_format", "record_count", "file_size_in_bytes", "split_offsets"),
+    *("record_count", "file_size_in_bytes", "split_offsets"),
     *("spec_id", "delete_files", "deleted_rows"),
 }
 
@@ -70,7 +70,8 @@ class FileGroup:
     Args:
         number: index of the group in the plan.
         files: one row per file: some columns of its entry, ``spec_id``, ``delete_files``, ``deleted_rows`` (by
-            deletes that apply to this file only), and ``number``, its number among all live files.
+            deletes that apply to this file only), and ``number``, its number among all live files. Names and
+            statistics are added before files are rewritten (`CompactionPlan.with_names`, `with_statistics`).
         output_files: the number of files that Java would write.
         split_bytes: input bytes for one output file.
         moves_rows: whether rows may move to a partition other than their file's.
@@ -91,7 +92,7 @@ class FileGroup:
 
     @property
     def paths(self) -> list[str]:
-        """The files' paths."""
+        """The files' paths, once they have names."""
         return self.files["file_path"].to_pylist()  # type: ignore[no-any-return]
 
     @property

@@ -168,19 +168,16 @@ class CompactionPlan:
         Raises:
             CorruptFileError: a manifest cannot be read any more.
         """
-        if self.found is None or not self.groups:
+        if not self.groups:
             return self
-        every = self.found.statistics(numbers_of(self.groups))
-        groups, start = [], 0
-        for group in self.groups:
-            others = [name for name in group.files.column_names if name not in FILTER_COLUMNS]
-            found = group.files.select(others)
-            for name in FILTER_COLUMNS:
-                own = every[name].slice(start, group.files.num_rows)
-                found = found.append_column(every.schema.field(name), own)
-            start += group.files.num_rows
-            groups.append(replace(group, files=found))
-        return replace(self, groups=groups)
+        return _with_columns(self.with_names(), self.live.statistics(numbers_of(self.groups)))
+
+    def with_names(self) -> CompactionPlan:
+        """Return the plan with the paths and the formats of the files of its groups."""
+        if not self.groups or "file_path" in self.groups[0].files.column_names:
+            return self
+        names = self.live.take(numbers_of(self.groups), ("file_path", "file_format"))
+        return _with_columns(self, names)
 
     def order_in(self, group: FileGroup) -> RowOrder | None:
         """Return the order in which a group's rows are written: grouped by partition."""
@@ -422,6 +419,18 @@ def plan_compaction(
     if groups:
         plan.writing("").check_data_files()
     return plan
+
+
+def _with_columns(plan: CompactionPlan, columns: pa.Table) -> CompactionPlan:
+    """Return a plan with more columns of the files of its groups."""
+    groups, start = [], 0
+    for group in plan.groups:
+        files = group.files
+        for name, column in zip(columns.column_names, columns.columns, strict=True):
+            files = files.append_column(name, column.slice(start, files.num_rows))
+        start += files.num_rows
+        groups.append(replace(group, files=files))
+    return replace(plan, groups=groups)
 
 
 def _expected_partitions(
