@@ -29,6 +29,7 @@ from lake.core.data.sorting.sort_keys import RowOrder, described_order
 from lake.core.maintain.compaction.concurrency.busy_partitions import (
     BusyPartitions,
     busy_partitions,
+    rhythm_of,
 )
 from lake.core.maintain.compaction.facts import (
     CompactionFacts,
@@ -65,6 +66,7 @@ from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import DATA_FORMAT, PARQUET_ROW_GROUP_BYTES
 from lake.core.spec.types.arrow_schema import moved_schema
 from lake.core.spec.types.bounds import count_array
+from lake.core.spec.types.format_versions import ROW_LINEAGE_SINCE
 from lake.core.spec.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.spec.types.transform_syntax import curve_columns, sort_order
 from lake.core.table.catalogs.catalog import Table
@@ -72,6 +74,7 @@ from lake.core.table.manifests.batches import EngineOf, in_this_process
 from lake.core.table.manifests.data_files import DeleteFile
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles, live_files, no_files
+from lake.core.table.snapshots.partition_activity import ACTIVITY_COLUMNS
 from lake.core.table.snapshots.partition_names import PartitionNames, partition_names
 from lake.core.table.snapshots.pruning import FILTER_COLUMNS
 from lake.core.transaction.commit.preconditions import require_writable
@@ -86,17 +89,12 @@ _LARGE_PART = 8
 _SIZE = "file_size_in_bytes"
 _BY = f'specify a sort order, for example {Option.BY} "a desc, b"'
 _COLUMNS = (
-    "status",
-    "snapshot_id",
     "sequence_number",
-    "file_sequence_number",
-    "content",
     "file_path",
     "file_format",
     "partition",
     "record_count",
     "file_size_in_bytes",
-    "first_row_id",
     "split_offsets",
 )
 
@@ -380,10 +378,15 @@ def plan_compaction(
     compared = {item.source_id for item in spec.fields} if moves else set()
     if order is not None and options.where_overlap is not None:
         compared |= {item.source_id for item in order.fields}
+    rhythm = None if head is None else rhythm_of(table.metadata, options, branch)
+    is_idle_asked = rhythm is not None or options.changed_before_ms is not None
     columns = (
         *_COLUMNS,
         *(FILTER_COLUMNS if compared else ()),
         *(("sort_order_id",) if options.old_sort_orders else ()),
+        *(ACTIVITY_COLUMNS if is_idle_asked else ()),
+        *(("content",) if condition is not None else ()),
+        *(("first_row_id",) if table.metadata.format_version >= ROW_LINEAGE_SINCE else ()),
     )
     found = None
     if head is not None:
@@ -391,7 +394,7 @@ def plan_compaction(
         found = live_files(
             table, head, condition, columns=columns, fields=fields, engine_of=engine_of
         )
-    busy = None if found is None else busy_partitions(found, options, branch)
+    busy = None if found is None else busy_partitions(found, options, rhythm)
     overlaps = None
     if found is not None and order is not None and options.where_overlap is not None:
         overlaps = find_overlaps(table, found.by_spec, order.fields, options, spec, busy)
@@ -492,7 +495,7 @@ def depth_now(
     condition = None
     if plan.options.where is not None:
         condition = bind_filter(parse_filter(plan.options.where), table.schema)
-    columns = (*_COLUMNS, *FILTER_COLUMNS)
+    columns = (*_COLUMNS, "content", *FILTER_COLUMNS)
     found = live_files(
         table, head, condition, columns=columns, with_deletes=False, engine_of=engine_of
     )
