@@ -151,6 +151,7 @@ def _column(entries: pa.Table, field: SortField, schema: Schema, length: int | N
         exact = ~_true(pc.equal(bounds[0], 0.0))
         only_nan = _true(pc.and_(pc.greater(nans, 0), pc.equal(pc.add(nulls, nans), rows)))
         low[only_nan & ~known] = high[only_nan & ~known] = _NAN
+        high[_true(pc.greater(nans, 0)) & known] = _NAN
         known |= only_nan
     if field.direction == SortDirection.DESC:
         low, high = -high, -low
