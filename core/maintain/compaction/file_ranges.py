@@ -74,7 +74,10 @@ def file_ranges(
     partitions = np.unique(codes, return_inverse=True)[1].astype(np.int64)
     low, high = _keys([column.take(known) for column in columns])
     ranks = _ranks(
-        [np.concatenate([partitions, partitions]), *map(_stacked, zip(low, high, strict=True))]
+        [
+            np.concatenate([partitions, partitions]),
+            *map(np.concatenate, zip(low, high, strict=True)),
+        ]
     )
     return FileRanges(known, Ranges(ranks[: len(known)], ranks[len(known) :]), partitions)
 
@@ -227,10 +230,6 @@ def _keys(columns: Sequence[_Column]) -> tuple[list[Int64s], list[Int64s]]:
     low.append(several.astype(np.int64))
     high.append(-several.astype(np.int64))
     return low, high
-
-
-def _stacked(pair: tuple[Int64s, Int64s]) -> Int64s:
-    return np.concatenate(pair)
 
 
 def _ranks(parts: Sequence[npt.NDArray[Any]]) -> Int64s:

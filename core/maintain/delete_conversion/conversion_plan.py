@@ -116,13 +116,10 @@ class _Work:
         """Return the chosen deletes, by ordinal, that are still to be applied to some data files."""
         index = self.found.delete_index
         needed, again = (np.zeros(index.count, np.bool_) for _ in range(2))
-        base = 0
-        for pairing in self.found.pairs.values():
-            own = numbers[(numbers >= base) & (numbers < base + pairing.data_files)] - base
-            applied = self._applied[own + base]
-            base += pairing.data_files
-            needed[pairing.ordinals(own[~applied])] = True
-            again[pairing.ordinals(own[applied])] = True
+        for spec_id, own, rows in self.found.places(numbers):
+            pairing, applied = self.found.pairs[spec_id], self._applied[numbers[own]]
+            needed[pairing.ordinals(rows[~applied])] = True
+            again[pairing.ordinals(rows[applied])] = True
         # check: newer-equality-deletes
         found: Mask = (needed & self.chosen) | (again & self._since)
         return found

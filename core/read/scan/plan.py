@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.options import Option
+from lake.core.data.rows.live_slices import SLICE_COLUMNS
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.read.scan.added_manifests import read_added_manifests
 from lake.core.read.scan.facts import RowBounds, ScanFacts
@@ -45,30 +46,9 @@ if TYPE_CHECKING:
     from lake.core.data.keys.key_pruning import KeyPruner
     from lake.core.read.scan.scan_keys import PruningFacts, ScanKeys
 
-_COLUMNS = (
-    "status",
-    "snapshot_id",
-    "sequence_number",
-    "content",
-    "file_path",
-    "file_format",
-    "partition",
-    "record_count",
-    "file_size_in_bytes",
-    "split_offsets",
-    "first_row_id",
-)
 # The columns that the reader needs.
-_READ_COLUMNS = (
-    "sequence_number",
-    "file_path",
-    "file_format",
-    "partition",
-    "record_count",
-    "file_size_in_bytes",
-    "split_offsets",
-    "first_row_id",
-)
+_READ_COLUMNS = (*SLICE_COLUMNS, "split_offsets")
+_COLUMNS = ("status", "snapshot_id", *_READ_COLUMNS)
 _MOST_SPLITS = 256
 
 
