@@ -10,6 +10,7 @@ import pyarrow as pa
 from lake.core.base.arrow import Int64s
 from lake.core.data.columns.file_slice import FileSlice, slices_of
 from lake.core.table.snapshots.live_files import LiveFiles
+from lake.core.table.snapshots.pruning import FILTER_COLUMNS
 
 # The columns of entries that slices, and filters of files, need.
 SLICE_COLUMNS = (
@@ -22,6 +23,8 @@ SLICE_COLUMNS = (
     "file_size_in_bytes",
     "first_row_id",
 )
+# Those that also divide the files by whether all rows match a filter.
+SPLIT_COLUMNS = (*SLICE_COLUMNS, *FILTER_COLUMNS)
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
 

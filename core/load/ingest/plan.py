@@ -27,7 +27,7 @@ from lake.core.base.progress import Meter, shown
 from lake.core.base.units import iso_time
 from lake.core.data.columns.defaults import defaulted_fields
 from lake.core.data.deletes.writers import check_delete_files
-from lake.core.data.rows.live_slices import SLICE_COLUMNS, all_slices
+from lake.core.data.rows.live_slices import SLICE_COLUMNS, SPLIT_COLUMNS, all_slices
 from lake.core.data.rows.reader import FileSlice, ReadSettings
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.schemas import new_tables
@@ -73,7 +73,7 @@ from lake.core.load.ingest.source_columns import (
     without_column,
 )
 from lake.core.load.ingest.units import Unit, units_of_files, units_of_slices
-from lake.core.spec.expressions.filters import bind_filter
+from lake.core.spec.expressions.filters import bind_filter, filter_columns
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import (
     DELETE_ISOLATION,
@@ -706,7 +706,9 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
             f"snapshot {plan.base_snapshot_id} of {table.identifier} expired while rows were written",
             hint="write them again",
         )
-    whole, partly = live_files(table, head, condition).split(condition)
+    fields = () if condition is None else filter_columns(condition)
+    found = live_files(table, head, condition, columns=SPLIT_COLUMNS, fields=fields)
+    whole, partly = found.split(condition)
     if partly.count:
         # Refused now, not when rows are moved.
         moved_schema(plan.schema, table.metadata)

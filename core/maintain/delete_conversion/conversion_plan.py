@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.base.facts import Facts
-from lake.core.data.rows.live_slices import parts_by_rows, slices_at
+from lake.core.data.rows.live_slices import SLICE_COLUMNS, parts_by_rows, slices_at
 from lake.core.data.rows.reader import FileSlice
 from lake.core.maintain.delete_conversion.converted import EVERY_RUN, Converted, added_by
 from lake.core.maintain.delete_conversion.facts import ConversionFacts, ConversionResult
@@ -278,7 +278,8 @@ def plan_conversion(
     """
     head = head_with_deletes(table, branch)
     nothing = ConversionPlan(table=table, branch=branch, base=head)
-    found = None if head is None else live_files(table, head)
+    columns = (*SLICE_COLUMNS, "file_sequence_number")
+    found = None if head is None else live_files(table, head, columns=columns)
     if head is None or found is None or not found.delete_manifests.num_rows:
         return nothing
     index = found.delete_index
