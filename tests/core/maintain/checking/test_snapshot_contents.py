@@ -40,9 +40,9 @@ DATA_FILES = st.lists(
         Data,
         path=st.integers(0, 9),
         partition=st.integers(100, 102),
-        records=st.integers(0, 3),
+        records=st.integers(0, 9),
         sequence=st.integers(0, 3),
-        first_row_id=st.none() | st.integers(0, 40),
+        first_row_id=st.none() | st.integers(0, 20),
     ),
     max_size=12,
 )
