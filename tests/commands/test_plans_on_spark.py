@@ -221,12 +221,8 @@ def test_the_files_and_deletes_of_each_task_are_the_same(
         options = compaction_options({"rewrite_all": True}, {}, table.properties)
         plan = plan_compaction(table, options, **others).with_statistics()
         return [
-            (
-                plan.slices(group),
-                plan.deletes(group.files),
-                group.files.select(FILTER_COLUMNS).to_pylist(),
-            )
-            for group in plan.groups
+            (slices, plan.deletes(group.numbers), group.files.select(FILTER_COLUMNS).to_pylist())
+            for group, slices in zip(plan.groups, plan.slices(plan.groups), strict=True)
         ]
 
     for found in (scanned, compacted):

@@ -3,28 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from lake.core.base.arrow import Int64s
 from lake.core.data.columns.file_slice import FileSlice, slices_of
 from lake.core.table.snapshots.live_files import LiveFiles
+from lake.core.table.snapshots.pruning import FILTER_COLUMNS
 
+# The columns of entries that slices, and filters of files, need.
+SLICE_COLUMNS = (
+    "sequence_number",
+    "content",
+    "file_path",
+    "file_format",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "first_row_id",
+)
+# Those that also divide the files by whether all rows match a filter.
+SPLIT_COLUMNS = (*SLICE_COLUMNS, *FILTER_COLUMNS)
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
 
 
-def slices_at(found: LiveFiles, numbers: Int64s) -> list[FileSlice]:
-    """Return data files by their numbers, ascending."""
+def all_slices(found: LiveFiles) -> list[FileSlice]:
+    """Return all data files in the order of their numbers."""
     specs = found.table.metadata.specs()
-    files: list[FileSlice] = []
-    base = 0
-    for spec_id, entries in found.by_spec.items():
-        own = numbers[(numbers >= base) & (numbers < base + entries.num_rows)] - base
-        chosen = entries.take(pa.array(own))
-        files += slices_of(chosen, spec=specs[spec_id], schema=found.schema)
-        base += entries.num_rows
+    return [
+        item
+        for spec_id, entries in found.by_spec.items()
+        for item in slices_of(_needed(entries), spec=specs[spec_id], schema=found.schema)
+    ]
+
+
+def slices_at(found: LiveFiles, numbers: Int64s) -> list[FileSlice]:
+    """Return data files by their numbers, in any order."""
+    specs = found.table.metadata.specs()
+    files: list[Any] = [None] * len(numbers)
+    for spec_id, own, rows in found.places(numbers):
+        chosen = _needed(found.by_spec[spec_id]).take(pa.array(rows))
+        of_spec = slices_of(chosen, spec=specs[spec_id], schema=found.schema)
+        for place, file in zip(own.tolist(), of_spec, strict=True):
+            files[place] = file
     return files
+
+
+def _needed(entries: pa.Table) -> pa.Table:
+    return entries.select([name for name in SLICE_COLUMNS if name in entries.column_names])
 
 
 def parts_by_rows(files: Sequence[FileSlice], parallelism: int) -> Iterator[slice]:

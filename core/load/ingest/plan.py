@@ -27,7 +27,8 @@ from lake.core.base.progress import Meter, shown
 from lake.core.base.units import iso_time
 from lake.core.data.columns.defaults import defaulted_fields
 from lake.core.data.deletes.writers import check_delete_files
-from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.data.rows.live_slices import SLICE_COLUMNS, SPLIT_COLUMNS, all_slices
+from lake.core.data.rows.reader import FileSlice, ReadSettings
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.schemas import new_tables
 from lake.core.data.schemas.new_tables import NewTable
@@ -71,8 +72,8 @@ from lake.core.load.ingest.source_columns import (
     with_text_formats,
     without_column,
 )
-from lake.core.load.ingest.units import Unit, slices_of_table, units_of_files, units_of_slices
-from lake.core.spec.expressions.filters import bind_filter
+from lake.core.load.ingest.units import Unit, units_of_files, units_of_slices
+from lake.core.spec.expressions.filters import bind_filter, filter_columns
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import (
     DELETE_ISOLATION,
@@ -235,12 +236,7 @@ class IngestPlan:
         """Return the live files of which some rows may stay, each with how it is read: with row ids, if any."""
         if self.rewritten is None:
             return []
-        specs, projection = self.table.metadata.specs(), self.moved_schema
-        files = [
-            file
-            for spec_id, entries in self.rewritten.by_spec.items()
-            for file in slices_of(entries, spec=specs[spec_id], schema=self.table.schema)
-        ]
+        projection = self.moved_schema
         return [
             (
                 file,
@@ -251,7 +247,7 @@ class IngestPlan:
                     deletes=self.rewritten.deletes_of(np.array([number])),
                 ),
             )
-            for number, file in enumerate(files)
+            for number, file in enumerate(all_slices(self.rewritten))
         ]
 
     @property
@@ -472,8 +468,10 @@ def _plan_from_table(
     head = ancestry.branch_head(source.metadata, ancestry.MAIN)
     schema = target_schema(session, table, [columns], request)
     refuse_lacking(table, [columns], request)
-    found = chosen or (None if head is None else live_files(source, head))
-    files = [] if found is None else slices_of_table(found)
+    found = chosen
+    if found is None and head is not None:
+        found = live_files(source, head, columns=SLICE_COLUMNS)
+    files = [] if found is None else all_slices(found)
     return IngestPlan(
         request=request,
         table=table,
@@ -708,7 +706,9 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
             f"snapshot {plan.base_snapshot_id} of {table.identifier} expired while rows were written",
             hint="write them again",
         )
-    whole, partly = live_files(table, head, condition).split(condition)
+    fields = () if condition is None else filter_columns(condition)
+    found = live_files(table, head, condition, columns=SPLIT_COLUMNS, fields=fields)
+    whole, partly = found.split(condition)
     if partly.count:
         # Refused now, not when rows are moved.
         moved_schema(plan.schema, table.metadata)

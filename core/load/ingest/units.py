@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lake.core.data.rows.reader import FileSlice, slices_of
+from lake.core.data.rows.reader import FileSlice
 from lake.core.data.sources.batches import split_parquet
 from lake.core.data.sources.discovery import Source
 from lake.core.io.storage.storage import Storage
 from lake.core.load.ingest.payloads import SourceUnit
-from lake.core.table.snapshots.live_files import LiveFiles
 
 _PIECE_BYTES = 128 * 1024 * 1024
 # Rows of text files are about this many times as large as in Parquet.
@@ -32,16 +31,6 @@ class Unit:
     def input_bytes(self) -> int:
         """Bytes that are read."""
         return self.read.input_bytes
-
-
-def slices_of_table(found: LiveFiles) -> list[FileSlice]:
-    """Return the live files of a table in the order of their numbers."""
-    specs = found.table.metadata.specs()
-    return [
-        item
-        for spec_id, entries in found.by_spec.items()
-        for item in slices_of(entries, spec=specs[spec_id], schema=found.schema)
-    ]
 
 
 def units_of_slices(files: Sequence[FileSlice]) -> list[Unit]:

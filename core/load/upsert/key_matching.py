@@ -13,7 +13,8 @@ from pyroaring import BitMap
 
 from lake.core.base.progress import Meter, showing
 from lake.core.data.keys.key_pruning import KeyPruner
-from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.data.rows.live_slices import SLICE_COLUMNS, all_slices
+from lake.core.data.rows.reader import FileSlice, ReadSettings
 from lake.core.engine.tasks import Task
 from lake.core.load.upsert.dedup_tasks import BucketReport
 from lake.core.load.upsert.equality_tasks import EqualityDeleteTask, write_deletes
@@ -139,7 +140,7 @@ class Matcher:
         keys = target_keys(self._storage, paths, ingest.schema, key)
         matched.condition = _both(where, key_filter(table.schema, keys) if keys else None)
         pruner = None if keys is None else KeyPruner(keys, ingest.schema)
-        live = live_files(table, base, where, keys=pruner)
+        live = live_files(table, base, where, columns=SLICE_COLUMNS, keys=pruner)
         tasks = list(self._tasks(live, buckets, where))
         meter = Meter("finding the keys", inputs=[task.input_bytes for task in tasks])
         engine = self._session.engine(ingest.divisible_bytes)
@@ -203,12 +204,7 @@ class Matcher:
 
     def _groups(self, live: LiveFiles) -> Iterator[tuple[list[int], list[FileSlice]]]:
         """Yield groups of adjacent data files with their numbers, sized to use all cores and to limit each task."""
-        specs = live.table.metadata.specs()
-        files = [
-            item
-            for spec_id, entries in live.by_spec.items()
-            for item in slices_of(entries, spec=specs[spec_id], schema=live.schema)
-        ]
+        files = all_slices(live)
         engine = self._session.engine(self._plan.ingest.divisible_bytes)
         rows = sum(file.record_count for file in files)
         most = _MERGED_TASK_ROWS if self._plan.is_partial else _TASK_ROWS

@@ -34,8 +34,9 @@ from lake.core.maintain.checking.findings import (
 )
 from lake.core.maintain.checking.lists import list_findings, row_findings
 from lake.core.maintain.checking.snapshot_contents import (
-    LIVE,
+    NONE,
     Contents,
+    joined,
     path_hashes,
     paths_of,
 )
@@ -56,7 +57,7 @@ from lake.core.table.manifests.api import (
     read_list_additions,
     read_manifest_list,
 )
-from lake.core.table.manifests.batches import each_batch
+from lake.core.table.manifests.batches import bytes_of, each_batch
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.table.snapshots.completeness import (
@@ -69,6 +70,7 @@ from lake.core.table.snapshots.completeness import (
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
+    from lake.core.engine.tasks import Engine
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
@@ -213,7 +215,7 @@ class _Check:
         self._unread: set[int] = set()
         # Why columns of a manifest have ids of other columns, by the manifest's index.
         self._reused: dict[int, str] = {}
-        self._live = LIVE.empty_table()
+        self._live = Contents(NONE, NONE)
 
     def run(self) -> Iterator[Finding]:
         """Yield the findings, from the metadata down to files."""
@@ -303,16 +305,10 @@ class _Check:
             yield Finding("M003", row["manifest_path"], text)
         known = every.filter(is_known)
         is_data = pc.equal(known["content"], DATA)
-        parts = [known.filter(is_data), known.filter(pc.invert(is_data))]
-        yield from self._checked(
-            [part for part in parts if part.num_rows], scopes=bool(len(parts[1]))
-        )
-
-    def _checked(self, parts: Sequence[pa.Table], *, scopes: bool) -> Iterator[Finding]:
-        """Check manifests: those with data files, then those with delete files."""
+        data, deletes = known.filter(is_data), known.filter(pc.invert(is_data))
         looks = self.level >= Level.FILES
-        size = sum(int(pc.sum(part["manifest_length"]).as_py() or 0) for part in parts)
-        engine = None if looks or not parts else self._session.manifest_engine(size)
+        is_here = looks or not known.num_rows
+        engine = None if is_here else self._session.manifest_engine(bytes_of(known))
         self.engine = self.engine if engine is None else engine.name
         roots = root_prefixes(self.table)
         checks = ManifestChecks(
@@ -320,34 +316,45 @@ class _Check:
             self.metadata,
             self._numbers,
             roots,
-            scopes,
+            scopes=bool(deletes.num_rows),
             more=self._more_columns(),
             files=self._file_findings if looks else None,
             all_live=self.level >= Level.ROWS,
         )
-        live = [self._live]
-        for part in parts:
-            for found in each_batch(
-                lambda _: engine,
-                self.table.storage,
-                part,
-                self.metadata,
-                checks.checked,
-                check_manifests,
-                lambda batch: ManifestBatch(
-                    manifests=batch, numbers=self._numbers, roots=roots, scopes=scopes
-                ),
-            ):
-                results = [found]
-                if engine is not None and found.unread:
-                    # A task may see another disk: what is missing there is read here before it is reported.
-                    indices = pa.array(found.unread, pa.int64())
-                    again = part.filter(pc.is_in(part["index"], value_set=indices))
-                    results = [replace(found, unread={}), *checks.checked(again)]
-                for result in results:
-                    live.append(result.live)
-                    yield from self._add(result)
-        self._live = pa.concat_tables(live)
+        self._live = Contents(
+            (yield from self._checked(data, checks, engine)),
+            (yield from self._checked(deletes, checks, engine)),
+        )
+
+    def _checked(
+        self, manifests: pa.Table, checks: ManifestChecks, engine: Engine | None
+    ) -> Generator[Finding, None, pa.Table]:
+        """Check manifests, all of data files or all of delete files, and return the live files."""
+        live: list[pa.Table] = []
+        for found in each_batch(
+            lambda _: engine,
+            self.table.storage,
+            manifests,
+            self.metadata,
+            checks.checked,
+            check_manifests,
+            lambda batch: ManifestBatch(
+                manifests=batch,
+                numbers=self._numbers,
+                roots=checks.roots,
+                scopes=checks.scopes,
+            ),
+        ):
+            results = [found]
+            if engine is not None and found.unread:
+                # A task may see another disk: what is missing there is read here before it is reported.
+                indices = pa.array(found.unread, pa.int64())
+                again = manifests.filter(pc.is_in(manifests["index"], value_set=indices))
+                results = [replace(found, unread={}), *checks.checked(again)]
+            for result in results:
+                live.append(result.live)
+                yield from self._add(result)
+        return joined(live)
 
     def _add(self, found: CheckedManifests) -> Iterator[Finding]:
         self.entries += found.entries
@@ -399,7 +406,7 @@ class _Check:
         """Compare the last deleted positions with the numbers of rows of their data files."""
         if not self._ends:
             return
-        data = self._live.filter(pc.equal(self._live["kind"], 0))
+        data = self._live.data
         known, counts = one_array(data["path"]), one_array(data["records"])
         for item in self._ends:
             at = pc.index_in(pa.array(path_hashes(item.last)), value_set=known)
@@ -422,10 +429,7 @@ class _Check:
             wanted = self._lists.get(snapshot_id)
             if wanted is None or self._unread.intersection(wanted.tolist()):
                 continue
-            of_head = pc.is_in(self._live["manifest"], value_set=pa.array(wanted, pa.int32()))
-            # A filter copies all columns.
-            every = pc.all(of_head).as_py()
-            contents = Contents(self._live if every else self._live.filter(of_head))
+            contents = self._live.of(wanted)
             if len(twice := contents.duplicates()):
                 yield from self._twice(contents, twice, snapshot_id)
             yield from contents.totals(by_id[snapshot_id])
@@ -437,7 +441,7 @@ class _Check:
 
     def _twice(self, contents: Contents, hashes: Any, snapshot_id: int) -> Iterator[Finding]:
         # Different paths may have one hash, so the paths are read again.
-        paths = self._paths(contents.manifest[contents.is_data], hashes)
+        paths = self._paths(contents.data["manifest"], hashes)
         owners: dict[str, list[str]] = {}
         for path, normal in zip(
             paths, normalize_locations(pa.array(paths, pa.string())).to_pylist(), strict=True
@@ -452,11 +456,10 @@ class _Check:
         """Report delete files that contradict data files, and row ids that several files have."""
         found = contents.deletes(self.metadata)
         found["N002"] = contents.overlaps()
-        for code, positions in found.items():
-            if len(positions):
-                some = positions[:MOST_DESCRIBED]
-                manifests = contents.manifest[some]
-                for path in dict.fromkeys(self._paths(manifests, contents.path[some])):
+        for code, files in found.items():
+            if files.num_rows:
+                some = files.slice(0, MOST_DESCRIBED)
+                for path in dict.fromkeys(self._paths(some["manifest"], some["path"].to_numpy())):
                     yield Finding(code, path, _TOGETHER[code].format(snapshot_id))
         following = getattr(self.metadata, "next_row_id", None)
         last = contents.last_row_id()
@@ -465,5 +468,5 @@ class _Check:
             yield Finding("N001", f"snapshot {snapshot_id}", text)
 
     def _paths(self, manifests: Any, hashes: Any) -> list[str]:
-        rows = self.manifests.take(pa.array(np.unique(manifests)))
+        rows = self.manifests.take(pc.unique(manifests))
         return paths_of(self.table.storage, rows, self.metadata, hashes)

@@ -7,7 +7,7 @@ equal by chance may hide a finding, and never cause one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,31 +34,18 @@ if TYPE_CHECKING:
 
 Hashes = npt.NDArray[np.uint64]
 
-# Kinds of files. A position delete file is of one data file or of a partition, an equality delete file of a partition
-# or of the whole table.
-_DATA, _VECTOR, _OF_FILE, _OF_PARTITION, _KEYS, _GLOBAL_KEYS = range(6)
-LIVE = pa.schema(
-    [
-        ("path", pa.uint64()),
-        # The position of the manifest among all, and of the entry in it.
-        ("manifest", pa.int32()),
-        ("kind", pa.int8()),
-        ("records", pa.int64()),
-        ("bytes", pa.int64()),
-        ("sequence", pa.int64()),
-        # The sequence number at which the file was added.
-        ("added", pa.int64()),
-        # The hash of the data file or partition to which a delete file applies; of data files, of their partition.
-        ("scope", pa.uint64()),
-        ("first_row_id", pa.int64()),
-    ]
-)
+# Kinds of delete files. A position delete file is of one data file or of a partition, an equality delete file of a
+# partition or of the whole table.
+_VECTOR, _OF_FILE, _OF_PARTITION, _KEYS, _GLOBAL_KEYS = range(5)
+# What is kept of all live files: the hash of the location, the position of the manifest among all, and the rows.
+_KEPT = pa.schema([("path", pa.uint64()), ("manifest", pa.int32()), ("records", pa.int64())])
+NONE = _KEPT.empty_table()
 
 
 def live_files(
     entries: pa.Table, manifests: Int64s, metadata: TableMetadata, spec_id: int, *, scopes: bool
 ) -> pa.Table:
-    """Return what is kept of live entries.
+    """Return what is kept of live entries, all of data files or all of delete files.
 
     Args:
         entries: the entries, of one spec.
@@ -66,28 +53,42 @@ def live_files(
         metadata: the table's metadata.
         spec_id: their spec.
         scopes: whether partitions are compared, because the table has delete files.
+
+    Returns:
+        the columns `path`, `manifest` and `records`. If partitions are compared, also the sequence number
+        (`sequence`) and the hash of the partition, or of that to which a delete file applies (`scope`). Of delete
+        files, also their `kind` and the sequence number at which they were added (`added`). Of data files, also
+        `first_row_id`, if any has one.
     """
+    found = pa.table(
+        [pa.array(path_hashes(entries)), pa.array(manifests, pa.int32()), entries["record_count"]],
+        schema=_KEPT,
+    )
+    if entries["first_row_id"].null_count < entries.num_rows:
+        found = found.append_column("first_row_id", entries["first_row_id"])
+    if not scopes:
+        return found
     content = one_array(entries["content"]).to_numpy()
-    kind = np.full(len(content), _DATA, np.int8)
-    scope = np.zeros(len(content), np.uint64)
-    if scopes:
-        scope = _partition_hashes(one_array(entries["partition"]), spec_id)
+    scope = _partition_hashes(one_array(entries["partition"]), spec_id)
     if (content != DATA).any():
-        kind, scope = _deletes(
-            entries, content, scope, everywhere=is_global(metadata.specs()[spec_id])
-        )
-    columns = [
-        pa.array(path_hashes(entries)),
-        pa.array(manifests, pa.int32()),
-        pa.array(kind),
-        one_array(entries["record_count"]),
-        one_array(entries["file_size_in_bytes"]),
-        one_array(entries["sequence_number"]),
-        one_array(entries["file_sequence_number"]),
-        pa.array(scope),
-        one_array(entries["first_row_id"]),
-    ]
-    return pa.table(columns, schema=LIVE)
+        everywhere = is_global(metadata.specs()[spec_id])
+        kind, scope = _deletes(entries, content, scope, everywhere=everywhere)
+        found = found.append_column("kind", pa.array(kind))
+        found = found.append_column("added", entries["file_sequence_number"])
+    found = found.append_column("sequence", entries["sequence_number"])
+    return found.append_column("scope", pa.array(scope))
+
+
+def joined(parts: list[pa.Table]) -> pa.Table:
+    """Return all rows of tables, each column as one array; a column that a part lacks is NULL there.
+
+    The list is emptied, so that the parts of a column are free before the next one is joined.
+    """
+    files = pa.concat_tables(parts or [NONE], promote_options="default")
+    parts.clear()
+    for index, name in enumerate(files.column_names):
+        files = files.set_column(index, name, one_array(files[name]))
+    return files
 
 
 def path_hashes(entries: pa.Table, columns: Sequence[str] = ("file_path",)) -> Hashes:
@@ -110,9 +111,8 @@ def _deletes(
         pc.equal(one_array(entries["file_format"]), PUFFIN).to_numpy(zero_copy_only=False)
     )
     kind = np.where(has_name, _OF_FILE, _OF_PARTITION)
-    kind[is_vector & (content != DATA)] = _VECTOR
+    kind[is_vector] = _VECTOR
     kind[by_key] = _GLOBAL_KEYS if everywhere else _KEYS
-    kind[content == DATA] = _DATA
     scope = partition.copy()
     some = np.flatnonzero(has_name)
     texts = [item.decode(errors="replace") for item in named.take(pa.array(some)).to_pylist()]
@@ -133,36 +133,42 @@ def _partition_hashes(partition: pa.Array, spec_id: int) -> Hashes:
 
 
 class Contents:
-    """The live files of one snapshot."""
+    """The live files of one snapshot, or of all.
 
-    def __init__(self, held: pa.Table) -> None:
-        """Take rows of `LIVE`."""
-        columns = {name: one_array(held[name]) for name in LIVE.names}
-        self._columns = columns
-        self.manifest: Int64s = columns["manifest"].to_numpy()
-        self.path: Hashes = columns["path"].to_numpy()
-        self.kind: Int64s = columns["kind"].to_numpy()
-        self.sequence: Int64s = columns["sequence"].fill_null(0).to_numpy()
-        self.added: Int64s = columns["added"].fill_null(0).to_numpy()
-        self.scope: Hashes = columns["scope"].to_numpy()
-        self.records: Int64s = columns["records"].to_numpy()
-        self.is_data: Mask = self.kind == _DATA
+    Args:
+        data: its data files (`live_files`), each column as one array.
+        deletes: its delete files.
+    """
+
+    def __init__(self, data: pa.Table, deletes: pa.Table) -> None:
+        self.data = data
+        self._deletes = deletes
+
+    def of(self, manifests: Int64s) -> Contents:
+        """Return the files of manifests with some positions."""
+        wanted = pa.array(manifests, pa.int32())
+        parts = []
+        for files in (self.data, self._deletes):
+            chosen = pc.is_in(files["manifest"], value_set=wanted)
+            # A filter copies all columns.
+            every = pc.all(chosen, min_count=0).as_py()
+            parts.append(files if every else files.filter(chosen))
+        return Contents(*parts)
 
     def duplicates(self) -> Hashes:
         """Return the hashes of data files that occur twice."""
-        return _repeated(self.path[self.is_data])
+        return _repeated(_numbers(self.data, "path"))
 
     def totals(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Compare the totals in a snapshot's summary."""
         summary = properties_of(snapshot)
-        by_position = np.isin(self.kind, (_VECTOR, _OF_FILE, _OF_PARTITION))
-        by_key = np.isin(self.kind, (_KEYS, _GLOBAL_KEYS))
+        kind, deleted = (_numbers(self._deletes, name) for name in ("kind", "records"))
         actual = {
-            "total-data-files": self.is_data.sum(),
-            "total-delete-files": (~self.is_data).sum(),
-            "total-records": self.records[self.is_data].sum(),
-            "total-position-deletes": self.records[by_position].sum(),
-            "total-equality-deletes": self.records[by_key].sum(),
+            "total-data-files": self.data.num_rows,
+            "total-delete-files": self._deletes.num_rows,
+            "total-records": _numbers(self.data, "records").sum(),
+            "total-position-deletes": deleted[kind <= _OF_PARTITION].sum(),
+            "total-equality-deletes": deleted[kind >= _KEYS].sum(),
         }
         for key, number in actual.items():
             text = summary.get(key)
@@ -170,62 +176,69 @@ class Contents:
                 message = f"{key} is {text[:40]}, the manifests contain {number}"
                 yield Finding("T001", f"snapshot {snapshot.snapshot_id}", message)
 
-    def overlaps(self) -> Int64s:
-        """Return the positions of data files with row ids that other data files have too."""
-        first = self._columns["first_row_id"]
-        some = np.flatnonzero(
-            self.is_data & first.is_valid().to_numpy(zero_copy_only=False) & (self.records > 0)
+    def overlaps(self) -> pa.Table:
+        """Return the data files with row ids that other data files have too."""
+        if "first_row_id" not in self.data.column_names:
+            return self.data.slice(0, 0)
+        has_rows = pc.and_(
+            self.data["first_row_id"].is_valid(), pc.greater(self.data["records"], 0)
         )
-        starts = first.take(pa.array(some)).to_numpy(zero_copy_only=False).astype(np.int64)
-        order = np.lexsort((self.path[some], starts))
-        starts, ends = starts[order], starts[order] + self.records[some][order]
-        highest = np.maximum.accumulate(ends) if len(ends) else ends
-        found = np.flatnonzero(starts[1:] < highest[:-1]) + 1
-        same = self.path[some][order]
-        doubled: Int64s = some[order][found[same[found] != same[found - 1]]]
-        return doubled
+        files = self.data if pc.all(has_rows).as_py() else self.data.filter(has_rows)
+        path, starts = _numbers(files, "path"), _numbers(files, "first_row_id")
+        order = np.lexsort((path, starts))
+        starts, ends = starts[order], _numbers(files, "records")[order]
+        ends += starts
+        np.maximum.accumulate(ends, out=ends)
+        found = np.flatnonzero(starts[1:] < ends[:-1]) + 1
+        at, before = order[found], order[found - 1]
+        return files.take(pa.array(at[path[at] != path[before]]))
 
     def last_row_id(self) -> int:
         """Return the number after the highest row id."""
-        first = self._columns["first_row_id"].fill_null(-1).to_numpy()
-        ends = np.where(self.is_data & (first >= 0), first + self.records, 0)
-        return int(ends.max()) if len(ends) else 0
+        if "first_row_id" not in self.data.column_names:
+            return 0
+        first = self.data["first_row_id"]
+        ends = pc.if_else(pc.greater_equal(first, 0), pc.add(first, self.data["records"]), None)
+        return max(pc.max(ends).as_py() or 0, 0)
 
-    def deletes(self, metadata: TableMetadata) -> dict[str, Int64s]:
-        """Return the positions of delete files by the code of what is wrong with them."""
-        data = _Scopes(self.scope[self.is_data], self.sequence[self.is_data])
-        files = _Scopes(self.path[self.is_data], self.sequence[self.is_data])
-        everything = int(self.sequence[self.is_data].min()) if self.is_data.any() else _NONE
-        oldest = np.full(len(self.kind), _NONE, np.int64)
-        by_file = np.isin(self.kind, (_VECTOR, _OF_FILE))
-        by_partition = np.isin(self.kind, (_OF_PARTITION, _KEYS))
-        oldest[by_file] = files.oldest(self.scope[by_file])
-        oldest[by_partition] = data.oldest(self.scope[by_partition])
-        oldest[self.kind == _GLOBAL_KEYS] = everything
-        vector = self.kind == _VECTOR
-        by_key = np.isin(self.kind, (_KEYS, _GLOBAL_KEYS))
-        position = np.isin(self.kind, (_OF_FILE, _OF_PARTITION))
-        with_vector = np.isin(self.scope, self.scope[vector]) & (self.kind == _OF_FILE)
-        unusual = np.isin(self.sequence, _unusual_numbers(metadata))
-        with_own = (oldest == self.sequence) & unusual
+    def deletes(self, metadata: TableMetadata) -> dict[str, pa.Table]:
+        """Return the delete files by the code of what is wrong with them."""
+        if not self._deletes.num_rows:
+            return {}
+        kind, scope = _numbers(self._deletes, "kind"), _numbers(self._deletes, "scope")
+        sequence = _numbers(self._deletes, "sequence")
+        numbers = _numbers(self.data, "sequence")
+        oldest = np.full(len(kind), numbers.min(initial=_NONE), np.int64)
+        by_file, by_partition = kind <= _OF_FILE, (kind == _OF_PARTITION) | (kind == _KEYS)
+        for chosen, name in ((by_file, "path"), (by_partition, "scope")):
+            oldest[chosen] = _lowest(scope[chosen], _numbers(self.data, name), numbers)
+        vector, by_key = kind == _VECTOR, kind >= _KEYS
+        unusual = np.isin(sequence, _unusual_numbers(metadata))
+        with_own = (oldest == sequence) & unusual
         found = {
-            "V003": vector & np.isin(self.scope, _repeated(self.scope[vector])),
-            "V004": with_vector,
+            "V003": vector & np.isin(scope, _repeated(scope[vector])),
+            "V004": np.isin(scope, scope[vector]) & (kind == _OF_FILE),
             "V005": vector & (oldest == _NONE),
-            "V006": vector & (oldest != _NONE) & (oldest > self.sequence),
+            "V006": vector & (oldest != _NONE) & (oldest > sequence),
             "E006": by_key & (with_own | self._renumbered()),
-            "E005": (position & (oldest > self.sequence)) | (by_key & (oldest > self.sequence)),
+            "E005": ~vector & (oldest > sequence),
         }
-        return {code: np.flatnonzero(mask) for code, mask in found.items()}
+        return {code: self._deletes.filter(pa.array(mask)) for code, mask in found.items()}
 
     def _renumbered(self) -> Mask:
         """Return which files have a number that they did not get when added, and that data in their scope has."""
-        pairs = self.scope * _MIX + self.sequence.astype(np.uint64)
-        everywhere = np.isin(self.sequence, self.sequence[self.is_data])
-        same = np.isin(pairs, pairs[self.is_data])
-        found = np.where(self.kind == _GLOBAL_KEYS, everywhere, same)
-        renumbered: Mask = found & (self.added != self.sequence)
-        return renumbered
+        kind, sequence = _numbers(self._deletes, "kind"), _numbers(self._deletes, "sequence")
+        found: Mask = (kind >= _KEYS) & (_numbers(self._deletes, "added") != sequence)
+        if found.any():
+            numbers = _numbers(self.data, "sequence")
+            own, pairs = (
+                _numbers(files, "scope") * _MIX + _numbers(files, "sequence").astype(np.uint64)
+                for files in (self._deletes, self.data)
+            )
+            everywhere = _lowest(sequence, numbers, numbers) != _NONE
+            same = _lowest(own, pairs, numbers) != _NONE
+            found &= np.where(kind == _GLOBAL_KEYS, everywhere, same)
+        return found
 
 
 _NONE = np.iinfo(np.int64).max
@@ -245,25 +258,28 @@ def _unusual_numbers(metadata: TableMetadata) -> list[int]:
     return found
 
 
-class _Scopes:
-    """The lowest sequence number in each scope."""
+def _numbers(files: pa.Table, name: str) -> npt.NDArray[Any]:
+    """Return a column as numbers: 0 where it is NULL, and if the files do not have it."""
+    if name not in files.column_names:
+        return np.zeros(files.num_rows, np.int64)
+    return np.asarray(one_array(files[name]).fill_null(0).to_numpy())
 
-    def __init__(self, scopes: Hashes, numbers: Int64s) -> None:
-        order = np.argsort(scopes, kind="stable")
-        self._scopes, first = np.unique(scopes[order], return_index=True)
-        self._lowest = np.minimum.reduceat(numbers[order], first) if len(first) else numbers
 
-    def oldest(self, scopes: Hashes) -> Int64s:
-        """Return the lowest number of each scope; the greatest int64 for one that has none."""
-        if not len(self._scopes):
-            return np.full(len(scopes), _NONE, np.int64)
-        at = np.minimum(np.searchsorted(self._scopes, scopes), len(self._scopes) - 1)
-        return np.where(self._scopes[at] == scopes, self._lowest[at], _NONE)
+def _lowest(wanted: npt.NDArray[Any], scopes: npt.NDArray[Any], numbers: Int64s) -> Int64s:
+    """Return for each wanted scope the lowest number in it; the greatest int64 for one that has none."""
+    known, own = np.unique(wanted, return_inverse=True)
+    lowest = np.full(len(known), _NONE, np.int64)
+    if len(known):
+        at = np.searchsorted(known, scopes)
+        np.minimum(at, len(known) - 1, out=at)
+        is_known = known[at] == scopes
+        np.minimum.at(lowest, at[is_known], numbers[is_known])
+    return lowest[own]
 
 
 def _repeated(values: Hashes) -> Hashes:
-    found, counts = np.unique(values, return_counts=True)
-    return found[counts > 1]
+    ordered = np.sort(values)
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
 def paths_of(

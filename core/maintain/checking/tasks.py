@@ -19,7 +19,7 @@ from lake.core.io.avro.container import runs
 from lake.core.maintain.checking import entries
 from lake.core.maintain.checking.findings import MOST_DESCRIBED, Finding
 from lake.core.maintain.checking.manifest_headers import ManifestHeaders
-from lake.core.maintain.checking.snapshot_contents import LIVE, is_live, live_files
+from lake.core.maintain.checking.snapshot_contents import NONE, is_live, joined, live_files
 from lake.core.maintain.checking.surroundings import Outside
 from lake.core.table.manifests.api import read_manifests, weight_of
 from lake.core.table.manifests.batches import PackedTable, metadata_of
@@ -55,7 +55,7 @@ class CheckedManifests(PlainData):
     """What was found in some manifests; an index is that of a manifest among all.
 
     Args:
-        live: the live files that the table's heads may contain (`LIVE`).
+        live: the live files that the table's heads may contain (`live_files`).
         entries: the number of entries.
         outside: files in no folder of the table.
         findings: what is wrong; in a task, the first ones of each code.
@@ -128,7 +128,7 @@ class ManifestChecks:
         except BadInputError as error:
             code = "M001" if isinstance(error, NotFoundError) else "M002"
             found = Finding(code, row["manifest_path"], error.message)
-            return CheckedManifests(live=LIVE.empty_table(), unread={row["index"]: found})
+            return CheckedManifests(live=NONE, unread={row["index"]: found})
 
     def _read(self, manifests: pa.Table, rows: Sequence[Mapping[str, Any]]) -> CheckedManifests:
         of_deletes = rows[0]["content"] != DATA
@@ -152,7 +152,7 @@ class ManifestChecks:
             found += self._headers.findings(row, header)
             if message := self._headers.reused_ids(header):
                 reused[row["index"]] = message
-        parts, outside = [LIVE.empty_table()], Outside()
+        parts, outside = list[pa.Table](), Outside()
         names = one_array(manifests["manifest_path"])
         indices, of_heads = (one_array(manifests[name]) for name in ("index", "of_heads"))
         for spec_id, every in read.items():
@@ -176,7 +176,7 @@ class ManifestChecks:
             numbers = indices.take(owners).to_numpy()
             parts.append(live_files(live, numbers, self.metadata, spec_id, scopes=self.scopes))
         return CheckedManifests(
-            live=pa.concat_tables(parts),
+            live=joined(parts),
             entries=sum(every.num_rows for every in read.values()),
             outside=outside,
             findings=found,

@@ -235,7 +235,7 @@ class _Run:
                 options,
                 branch=self.plan.branch,
                 engine_of=self.session.planning_engine,
-            )
+            ).with_names()
         except RefusedError as error:
             self.session.warn(f"conflicting groups were not planned again: {error.message}")
             return False
@@ -295,7 +295,7 @@ class _Run:
         """
         worst = max(differences, key=lambda item: (item.certain, not item.of_bounds))
         payload = CompareTask(
-            reading=self.plan.reading(self.plan.deletes(done.group.files)),
+            reading=self.plan.reading(self.plan.deletes(done.group.numbers)),
             before=done.slices,
             after=[FileSlice.of(file) for file in done.files],
             files=done.files,

@@ -74,7 +74,10 @@ def file_ranges(
     partitions = np.unique(codes, return_inverse=True)[1].astype(np.int64)
     low, high = _keys([column.take(known) for column in columns])
     ranks = _ranks(
-        [np.concatenate([partitions, partitions]), *map(_stacked, zip(low, high, strict=True))]
+        [
+            np.concatenate([partitions, partitions]),
+            *map(np.concatenate, zip(low, high, strict=True)),
+        ]
     )
     return FileRanges(known, Ranges(ranks[: len(known)], ranks[len(known) :]), partitions)
 
@@ -151,6 +154,7 @@ def _column(entries: pa.Table, field: SortField, schema: Schema, length: int | N
         exact = ~_true(pc.equal(bounds[0], 0.0))
         only_nan = _true(pc.and_(pc.greater(nans, 0), pc.equal(pc.add(nulls, nans), rows)))
         low[only_nan & ~known] = high[only_nan & ~known] = _NAN
+        high[_true(pc.greater(nans, 0)) & known] = _NAN
         known |= only_nan
     if field.direction == SortDirection.DESC:
         low, high = -high, -low
@@ -226,10 +230,6 @@ def _keys(columns: Sequence[_Column]) -> tuple[list[Int64s], list[Int64s]]:
     low.append(several.astype(np.int64))
     high.append(-several.astype(np.int64))
     return low, high
-
-
-def _stacked(pair: tuple[Int64s, Int64s]) -> Int64s:
-    return np.concatenate(pair)
 
 
 def _ranks(parts: Sequence[npt.NDArray[Any]]) -> Int64s:

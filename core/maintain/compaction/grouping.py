@@ -37,6 +37,11 @@ MORE_PARTITIONS = "more-partitions"
 BUSY = "busy"
 # Files of the table's spec and sort order, if those are rewritten that are not.
 CURRENT = "current"
+# What a plan keeps of the entries of files that are rewritten; their names take more memory than all of it.
+_GROUP_COLUMNS = {
+    *("record_count", "file_size_in_bytes", "split_offsets"),
+    *("spec_id", "delete_files", "deleted_rows"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +69,9 @@ class FileGroup:
 
     Args:
         number: index of the group in the plan.
-        files: one row per file: the columns of its entry except ``partition``, ``spec_id``, ``delete_files``,
-            ``deleted_rows`` (by deletes that apply to this file only), and ``place``, the row of the file in
-            the entries of its spec.
+        files: one row per file: some columns of its entry, ``spec_id``, ``delete_files``, ``deleted_rows`` (by
+            deletes that apply to this file only), and ``number``, its number among all live files. Names and
+            statistics are added before files are rewritten (`CompactionPlan.with_names`, `with_statistics`).
         output_files: the number of files that Java would write.
         split_bytes: input bytes for one output file.
         moves_rows: whether rows may move to a partition other than their file's.
@@ -87,13 +92,13 @@ class FileGroup:
 
     @property
     def paths(self) -> list[str]:
-        """The files' paths."""
+        """The files' paths, once they have names."""
         return self.files["file_path"].to_pylist()  # type: ignore[no-any-return]
 
-    def places(self) -> dict[int, Integers]:
-        """Return the files' indexes among the entries of their spec, by spec id."""
-        spec_ids, places = _column(self.files, "spec_id"), _column(self.files, "place")
-        return {spec_id: places[spec_ids == spec_id] for spec_id in np.unique(spec_ids).tolist()}
+    @property
+    def numbers(self) -> Integers:
+        """The files' numbers among all live files."""
+        return _column(self.files, "number")
 
     @property
     def bytes(self) -> int:
@@ -159,6 +164,11 @@ class FileGroup:
         ]
 
 
+def numbers_of(groups: Sequence[FileGroup]) -> Integers:
+    """Return the numbers of the files of groups, one group after the other."""
+    return np.concatenate([np.zeros(0, np.int64), *(group.numbers for group in groups)])
+
+
 def row_group_sizes(files: pa.Table) -> Integers:
     """Return the bytes of the row groups of files, by the offsets in their entries; without, a file has one.
 
@@ -184,7 +194,7 @@ class Grouping(NamedTuple):
     Args:
         groups: the groups to rewrite.
         remaining: the number of files that `max_files` and `max_bytes` leave out.
-        left_alone: the other files by the reason: their ``spec_id``, ``place`` and ``file_size_in_bytes``.
+        left_alone: the other files by the reason: their ``number`` and ``file_size_in_bytes``.
         more_partitions: the expected number of files that those left alone for this reason would become.
     """
 
@@ -285,7 +295,11 @@ def file_groups(
     """Return groups of files, by the index of each file, with the partitions to which the rows of a group move."""
     if not groups:
         return []
-    grouped = files.take(pa.array(np.concatenate(groups)))
+    kept, numbers = (
+        [name for name in files.column_names if name in _GROUP_COLUMNS],
+        np.concatenate(groups),
+    )
+    grouped = files.select(kept).take(pa.array(numbers)).append_column("number", pa.array(numbers))
     ends = np.cumsum([len(group) for group in groups]).tolist()
     return [
         _group(number, grouped.slice(end - len(group), len(group)), options, output_spec, count)
@@ -301,11 +315,12 @@ def _that_fit(group: Integers, sizes: Integers, most_bytes: int) -> Integers:
 
 def left_alone(files: pa.Table, by_reason: Mapping[str, list[Integers]]) -> dict[str, pa.Table]:
     """Return the files that are left alone by the reason, see `Grouping`."""
-    shown = files.select(["spec_id", "place", "file_size_in_bytes"])
+    sizes = _sizes(files)
+    every = {reason: np.concatenate([sizes[:0], *found]) for reason, found in by_reason.items()}
     return {
-        reason: shown.take(pa.array(np.concatenate(found)))
-        for reason, found in by_reason.items()
-        if sum(map(len, found))
+        reason: pa.table({"number": numbers, "file_size_in_bytes": sizes[numbers]})
+        for reason, numbers in every.items()
+        if len(numbers)
     }
 
 
@@ -378,18 +393,18 @@ def _group(
 
 
 def numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
-    """Return all files in one table, each with its index among the files of its spec, and their partitions.
+    """Return all files in one table, in the order of their numbers, and their partitions.
 
     A partition is a number. Number 0 is the partition whose values are all NULL; files of other specs get it too.
     """
     parts, numbers = [], []
     for spec_id, entries in by_spec.items():
         count = entries.num_rows
-        place = pa.array(np.arange(count), pa.int64())
-        parts.append(entries.drop_columns(["partition"]).append_column("place", place))
+        parts.append(entries.drop_columns(["partition"]))
         own = spec_id == table_spec_id
         numbers.append(_partition_numbers(entries) if own else np.zeros(count, np.int64))
-    return pa.concat_tables(parts).combine_chunks(), np.concatenate(numbers)
+    # The columns of entries are in many chunks, and to join them would copy them.
+    return pa.concat_tables(parts), np.concatenate(numbers)
 
 
 def _partition_numbers(entries: pa.Table) -> Integers:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +22,14 @@ from lake.core.base.errors import (
 from lake.core.base.options import Option
 from lake.core.base.outcome import Explanation
 from lake.core.data.columns.metrics import leaves
-from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.data.rows.live_slices import slices_at
+from lake.core.data.rows.reader import FileSlice, ReadSettings
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.sort_keys import RowOrder, described_order
 from lake.core.maintain.compaction.concurrency.busy_partitions import (
     BusyPartitions,
     busy_partitions,
+    rhythm_of,
 )
 from lake.core.maintain.compaction.facts import (
     CompactionFacts,
@@ -38,6 +42,7 @@ from lake.core.maintain.compaction.grouping import (
     FileGroup,
     Grouping,
     least_file_bytes,
+    numbers_of,
     plan_groups,
     row_group_sizes,
 )
@@ -61,13 +66,15 @@ from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import DATA_FORMAT, PARQUET_ROW_GROUP_BYTES
 from lake.core.spec.types.arrow_schema import moved_schema
 from lake.core.spec.types.bounds import count_array
+from lake.core.spec.types.format_versions import ROW_LINEAGE_SINCE
 from lake.core.spec.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.spec.types.transform_syntax import curve_columns, sort_order
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.manifests.batches import EngineOf, in_this_process
 from lake.core.table.manifests.data_files import DeleteFile
 from lake.core.table.snapshots import ancestry
-from lake.core.table.snapshots.live_files import LiveFiles, live_files
+from lake.core.table.snapshots.live_files import LiveFiles, live_files, no_files
+from lake.core.table.snapshots.partition_activity import ACTIVITY_COLUMNS
 from lake.core.table.snapshots.partition_names import PartitionNames, partition_names
 from lake.core.table.snapshots.pruning import FILTER_COLUMNS
 from lake.core.transaction.commit.preconditions import require_writable
@@ -81,19 +88,13 @@ if TYPE_CHECKING:
 _LARGE_PART = 8
 _SIZE = "file_size_in_bytes"
 _BY = f'specify a sort order, for example {Option.BY} "a desc, b"'
-_NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
 _COLUMNS = (
-    "status",
-    "snapshot_id",
     "sequence_number",
-    "file_sequence_number",
-    "content",
     "file_path",
     "file_format",
     "partition",
     "record_count",
     "file_size_in_bytes",
-    "first_row_id",
     "split_offsets",
 )
 
@@ -107,7 +108,7 @@ class CompactionPlan:
         branch: the branch whose head is compacted.
         base: that head; None for an empty branch.
         options: the requested options.
-        found: the live files; the groups' ``place`` is an index into their entries by spec.
+        found: the live files.
         groups: the groups of files that are rewritten together.
         remaining_files: how many more files would be rewritten without `max_files` and `max_bytes`.
         spec: the spec that files are written with.
@@ -165,22 +166,16 @@ class CompactionPlan:
         Raises:
             CorruptFileError: a manifest cannot be read any more.
         """
-        if self.found is None or not self.groups:
+        if not self.groups:
             return self
-        files = pa.concat_tables(
-            [group.files.select(["spec_id", "place"]) for group in self.groups]
-        )
-        every = self.found.statistics(files["spec_id"].to_numpy(), files["place"].to_numpy())
-        groups, start = [], 0
-        for group in self.groups:
-            others = [name for name in group.files.column_names if name not in FILTER_COLUMNS]
-            found = group.files.select(others)
-            for name in FILTER_COLUMNS:
-                own = every[name].slice(start, group.files.num_rows)
-                found = found.append_column(every.schema.field(name), own)
-            start += group.files.num_rows
-            groups.append(replace(group, files=found))
-        return replace(self, groups=groups)
+        return _with_columns(self.with_names(), self.live.statistics(numbers_of(self.groups)))
+
+    def with_names(self) -> CompactionPlan:
+        """Return the plan with the paths and the formats of the files of its groups."""
+        if not self.groups or "file_path" in self.groups[0].files.column_names:
+            return self
+        names = self.live.take(numbers_of(self.groups), ("file_path", "file_format"))
+        return _with_columns(self, names)
 
     def order_in(self, group: FileGroup) -> RowOrder | None:
         """Return the order in which a group's rows are written: grouped by partition."""
@@ -215,7 +210,7 @@ class CompactionPlan:
         fitting = (sizes >= self.copied_bytes) & (sizes <= self.options.most_copied_bytes)
         if mode == COPY_AUTO and 2 * fitting.sum() < len(sizes):
             return 0
-        if self.deletes(group.files):  # check: deletes-of-copies
+        if self.deletes(group.numbers):  # check: deletes-of-copies
             return 0
         return int(fitting.sum())
 
@@ -230,42 +225,29 @@ class CompactionPlan:
                         own[leaf.field_id] = count
         return found
 
-    def deletes(self, files: pa.Table) -> tuple[DeleteFile, ...]:
-        """Return the distinct delete files that may apply to some files (``spec_id``, ``place``)."""
-        if self.found is None:
-            return ()
-        counts = [entries.num_rows for entries in self.found.by_spec.values()]
-        starts = dict(zip(self.found.by_spec, np.cumsum([0, *counts]).tolist(), strict=False))
-        bases = np.array([starts[spec_id] for spec_id in files["spec_id"].to_pylist()], np.int64)
-        return self.found.deletes_of(np.sort(bases + files["place"].to_numpy()))
+    @property
+    def live(self) -> LiveFiles:
+        """The live files; none for an empty branch."""
+        return no_files(self.table) if self.found is None else self.found
 
-    def slices(self, group: FileGroup) -> list[FileSlice]:
-        """Return a group's files as slices for tasks, in order."""
-        spec_ids = group.files["spec_id"].to_numpy()
-        places = group.files["place"].to_numpy()
-        slices: list[Any] = [None] * group.files.num_rows
-        for spec_id in np.unique(spec_ids).tolist():
-            rows = np.flatnonzero(spec_ids == spec_id)
-            entries = self.entries(spec_id).take(pa.array(places[rows]))
-            spec = self.table.metadata.specs()[spec_id]
-            of_spec = slices_of(entries, spec=spec, schema=self.table.schema)
-            for row, file in zip(rows, of_spec, strict=True):
-                slices[row] = file
-        return slices
+    def deletes(self, numbers: Integers) -> tuple[DeleteFile, ...]:
+        """Return the distinct delete files that may apply to some live files."""
+        return self.live.deletes_of(numbers)
 
-    def entries(self, spec_id: int) -> pa.Table:
-        """Return the live data files of a spec."""
-        return self.found.by_spec[spec_id] if self.found else pa.table({})
+    def slices(self, groups: Sequence[FileGroup]) -> list[list[FileSlice]]:
+        """Return the files of each of some groups as slices for tasks, in order."""
+        # Arrow joins the chunks of a column each time that rows of it are taken.
+        slices = iter(slices_at(self.live, numbers_of(groups)))
+        return [list(itertools.islice(slices, group.files.num_rows)) for group in groups]
 
     def facts(self) -> CompactionFacts:
         """Return the plan's figures for the outcome."""
-        places = [group.files.select(["spec_id", "place"]) for group in self.groups]
-        files = pa.concat_tables([_NO_PLACES, *places], promote_options="permissive")
+        numbers = numbers_of(self.groups)
         return CompactionFacts(
             groups=len(self.groups),
-            input_files=files.num_rows,
+            input_files=len(numbers),
             input_bytes=self.input_bytes,
-            input_delete_files=len(self.deletes(files)),
+            input_delete_files=len(self.deletes(numbers)),
             expected_output_files=sum(group.expected_files for group in self.groups),
             row_groups_to_copy=sum(map(self.row_groups_to_copy, self.groups)),
             sorted_by=described_order(self.order, self.table.schema) if self.order else None,
@@ -278,8 +260,8 @@ class CompactionPlan:
             left_alone={
                 reason: self._left_alone(reason, files) for reason, files in self.left_alone.items()
             },
-            total_data_files=self.found.count if self.found else 0,
-            total_files_size=self.found.bytes if self.found else 0,
+            total_data_files=self.live.count,
+            total_files_size=self.live.bytes,
         )
 
     def _left_alone(self, reason: str, files: pa.Table) -> LeftAlone:
@@ -295,15 +277,13 @@ class CompactionPlan:
         """Return why files are left alone, by the reason and the partition."""
         known, found = self._partitions(), []
         for reason, files in self.left_alone.items():
-            spec_ids, sizes = files["spec_id"].to_numpy(), files[_SIZE].to_numpy()
-            places = files["place"].to_numpy()
-            for spec_id in np.unique(spec_ids).tolist():
-                rows = np.flatnonzero(spec_ids == spec_id)
+            sizes, by_spec = files[_SIZE].to_numpy(), self.live.places(files["number"].to_numpy())
+            for spec_id, own, places in sorted(by_spec, key=itemgetter(0)):
                 named = known[spec_id]
-                codes, inverse = np.unique(named.codes[places[rows]], return_inverse=True)
+                codes, inverse = np.unique(named.codes[places], return_inverse=True)
                 counts = np.bincount(inverse).tolist()
                 totals = np.zeros(len(codes), np.int64)
-                np.add.at(totals, inverse, sizes[rows])
+                np.add.at(totals, inverse, sizes[own])
                 names = [named.names[code] for code in codes.tolist()]
                 found += [
                     (reason, name, count, total)
@@ -321,33 +301,42 @@ class CompactionPlan:
     def _alone(self, known: Mapping[int, PartitionNames]) -> Iterator[tuple[str, str, str, int]]:
         """Yield each file that is left alone: the reason, the partition, the path and the size."""
         for reason, files in self.left_alone.items():
-            for batch in files.select(["spec_id", "place", _SIZE]).to_batches():
-                for spec_id, place, size in zip(
-                    *(x.to_pylist() for x in batch.columns), strict=True
-                ):
-                    named, entries = known[spec_id], self.entries(spec_id)
-                    path = entries["file_path"][place].as_py()
-                    yield reason, named.names[named.codes[place]], path, size
+            owners, rows = np.zeros((2, files.num_rows), np.int64)
+            for spec_id, own, places in self.live.places(files["number"].to_numpy()):
+                owners[own], rows[own] = spec_id, places
+            sizes = files[_SIZE].to_numpy()
+            for spec_id, row, size in zip(owners.data, rows.data, sizes.data, strict=True):
+                named, entries = known[spec_id], self.live.by_spec[spec_id]
+                path = entries["file_path"][row].as_py()
+                yield reason, named.names[named.codes[row]], path, size
 
     def partition_of(self, group: FileGroup) -> str | None:
         """Return the partition of a group's files; None if they are in several."""
-        return _common_partition(group, self._partitions())
+        return self._common_partition(group, self._partitions())
 
     def _partitions(self) -> dict[int, PartitionNames]:
         """Return the names of the live files' partitions, by spec id."""
-        metadata = self.table.metadata
-        by_spec = self.found.by_spec if self.found else {}
         return {
-            spec_id: partition_names(entries, spec_id, metadata)
-            for spec_id, entries in by_spec.items()
+            spec_id: partition_names(entries, spec_id, self.table.metadata)
+            for spec_id, entries in self.live.by_spec.items()
         }
+
+    def _common_partition(
+        self, group: FileGroup, known: Mapping[int, PartitionNames]
+    ) -> str | None:
+        names: set[str] = set()
+        for spec_id, _, places in self.live.places(group.numbers):
+            partitions = known[spec_id]
+            codes = np.unique(partitions.codes[places])
+            names.update(partitions.names[code] for code in codes[:2].tolist())
+        return names.pop() if len(names) == 1 else None
 
     def _groups(self) -> list[GroupFacts]:
         known = self._partitions()
         return [
             GroupFacts(
                 number=group.number,
-                partition=_common_partition(group, known),
+                partition=self._common_partition(group, known),
                 files=group.files.num_rows,
                 bytes=group.bytes,
                 rows=group.rows,
@@ -389,10 +378,15 @@ def plan_compaction(
     compared = {item.source_id for item in spec.fields} if moves else set()
     if order is not None and options.where_overlap is not None:
         compared |= {item.source_id for item in order.fields}
+    rhythm = None if head is None else rhythm_of(table.metadata, options, branch)
+    is_idle_asked = rhythm is not None or options.changed_before_ms is not None
     columns = (
         *_COLUMNS,
         *(FILTER_COLUMNS if compared else ()),
         *(("sort_order_id",) if options.old_sort_orders else ()),
+        *(ACTIVITY_COLUMNS if is_idle_asked else ()),
+        *(("content",) if condition is not None else ()),
+        *(("first_row_id",) if table.metadata.format_version >= ROW_LINEAGE_SINCE else ()),
     )
     found = None
     if head is not None:
@@ -400,7 +394,7 @@ def plan_compaction(
         found = live_files(
             table, head, condition, columns=columns, fields=fields, engine_of=engine_of
         )
-    busy = None if found is None else busy_partitions(found, options, branch)
+    busy = None if found is None else busy_partitions(found, options, rhythm)
     overlaps = None
     if found is not None and order is not None and options.where_overlap is not None:
         overlaps = find_overlaps(table, found.by_spec, order.fields, options, spec, busy)
@@ -430,22 +424,24 @@ def plan_compaction(
     return plan
 
 
+def _with_columns(plan: CompactionPlan, columns: pa.Table) -> CompactionPlan:
+    """Return a plan with more columns of the files of its groups."""
+    groups, start = [], 0
+    for group in plan.groups:
+        files = group.files
+        for name, column in zip(columns.column_names, columns.columns, strict=True):
+            files = files.append_column(name, column.slice(start, files.num_rows))
+        start += files.num_rows
+        groups.append(replace(group, files=files))
+    return replace(plan, groups=groups)
+
+
 def _expected_partitions(
     table: Table, entries: Mapping[int, pa.Table], spec: PartitionSpec
 ) -> Callable[[Integers], int] | None:
     if spec.is_unpartitioned() or not set(entries) - {spec.spec_id}:
         return None
     return PartitionCounts(entries, spec, table.metadata.specs(), table.schema).expected
-
-
-def _common_partition(group: FileGroup, known: Mapping[int, PartitionNames]) -> str | None:
-    spec_ids, places = group.files["spec_id"].to_numpy(), group.files["place"].to_numpy()
-    names: set[str] = set()
-    for spec_id in np.unique(spec_ids).tolist():
-        partitions = known[spec_id]
-        codes = np.unique(partitions.codes[places[spec_ids == spec_id]])
-        names.update(partitions.names[code] for code in codes[:2].tolist())
-    return names.pop() if len(names) == 1 else None
 
 
 def _order(table: Table, options: CompactionOptions) -> RowOrder | None:
@@ -499,7 +495,7 @@ def depth_now(
     condition = None
     if plan.options.where is not None:
         condition = bind_filter(parse_filter(plan.options.where), table.schema)
-    columns = (*_COLUMNS, *FILTER_COLUMNS)
+    columns = (*_COLUMNS, "content", *FILTER_COLUMNS)
     found = live_files(
         table, head, condition, columns=columns, with_deletes=False, engine_of=engine_of
     )

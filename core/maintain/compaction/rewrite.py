@@ -106,9 +106,8 @@ class Rewriter:
         plan, progress = self._plan, self._session.progress
         tasks: list[Task[RewriteTask]] = []
         owners: list[Rewritten] = []
-        for group in groups:
+        for group, slices in zip(groups, plan.slices(groups), strict=True):
             ranges = group.ranges() if plan.order is None else group.cut(group.bytes, 1)
-            slices = plan.slices(group)
             copies = plan.row_groups_to_copy(group) > 0
             state = Rewritten(group, slices, len(ranges))
             owners += [state] * len(ranges)
@@ -144,7 +143,7 @@ class Rewriter:
             task=self._next_task(),
             files=_cut(slices, rows),
             rows=rows.rows,
-            reading=plan.reading(plan.deletes(inputs)),
+            reading=plan.reading(plan.deletes(inputs["number"].to_numpy())),
             write=self._writing(group),
             verify=plan.options.verify,
             first=first,
@@ -169,7 +168,8 @@ class Rewriter:
 
     def _by_ranges(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
         """Sort groups that need a shuffle: one task reads a row, another writes it."""
-        states = [Rewritten(group, self._plan.slices(group), 0) for group in groups]
+        slices = self._plan.slices(groups)
+        states = [Rewritten(group, own, 0) for group, own in zip(groups, slices, strict=True)]
         writers = sum(group.output_files for group in groups)
         parts = parts_of(max(group.bytes // group.output_files for group in groups), writers)
         bounds = self._bounds(states, parts)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lake.core.base.arrow import Int64s, Mask, one_array
 from lake.core.base.facts import Facts
-from lake.core.data.rows.live_slices import parts_by_rows, slices_at
+from lake.core.data.rows.live_slices import SLICE_COLUMNS, parts_by_rows, slices_at
 from lake.core.data.rows.reader import FileSlice
 from lake.core.maintain.delete_conversion.converted import EVERY_RUN, Converted, added_by
 from lake.core.maintain.delete_conversion.facts import ConversionFacts, ConversionResult
@@ -116,13 +116,10 @@ class _Work:
         """Return the chosen deletes, by ordinal, that are still to be applied to some data files."""
         index = self.found.delete_index
         needed, again = (np.zeros(index.count, np.bool_) for _ in range(2))
-        base = 0
-        for pairing in self.found.pairs.values():
-            own = numbers[(numbers >= base) & (numbers < base + pairing.data_files)] - base
-            applied = self._applied[own + base]
-            base += pairing.data_files
-            needed[pairing.ordinals(own[~applied])] = True
-            again[pairing.ordinals(own[applied])] = True
+        for spec_id, own, rows in self.found.places(numbers):
+            pairing, applied = self.found.pairs[spec_id], self._applied[numbers[own]]
+            needed[pairing.ordinals(rows[~applied])] = True
+            again[pairing.ordinals(rows[applied])] = True
         # check: newer-equality-deletes
         found: Mask = (needed & self.chosen) | (again & self._since)
         return found
@@ -281,7 +278,8 @@ def plan_conversion(
     """
     head = head_with_deletes(table, branch)
     nothing = ConversionPlan(table=table, branch=branch, base=head)
-    found = None if head is None else live_files(table, head)
+    columns = (*SLICE_COLUMNS, "file_sequence_number")
+    found = None if head is None else live_files(table, head, columns=columns)
     if head is None or found is None or not found.delete_manifests.num_rows:
         return nothing
     index = found.delete_index

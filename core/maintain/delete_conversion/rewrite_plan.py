@@ -17,7 +17,7 @@ import numpy as np
 
 from lake.core.base.arrow import Int64s, Mask
 from lake.core.base.facts import Facts
-from lake.core.data.rows.live_slices import slices_at
+from lake.core.data.rows.live_slices import SLICE_COLUMNS, slices_at
 from lake.core.data.rows.reader import FileSlice
 from lake.core.maintain.delete_conversion.facts import RewriteFacts, RewriteResult
 from lake.core.maintain.delete_conversion.plan import (
@@ -257,7 +257,7 @@ def plan_rewrite(
     granularity = FILE if vectors else DELETE_GRANULARITY.of(table.properties)
     head = head_with_deletes(table, branch)
     nothing = RewritePlan(table=table, branch=branch, base=head, granularity=granularity)
-    found = None if head is None else live_files(table, head)
+    found = None if head is None else live_files(table, head, columns=SLICE_COLUMNS)
     if found is None or not found.delete_manifests.num_rows:
         return nothing
     applied = _applied(found)

@@ -15,6 +15,7 @@ from lake.core.base.arrow import Int64s
 from lake.core.maintain.compaction.concurrency.busy_partitions import (
     BusyPartitions,
     busy_partitions,
+    rhythm_of,
 )
 from lake.core.maintain.compaction.grouping import Grouping
 from lake.core.maintain.compaction.options import CompactionOptions, compaction_options
@@ -239,7 +240,7 @@ def survey(
     )
     by_spec = {spec_id: entries for spec_id, entries in by_spec.items() if entries.num_rows}
     found = LiveFiles(table, by_spec, deletes, table.schema)
-    busy = busy_partitions(found, options, ancestry.MAIN)
+    busy = busy_partitions(found, options, rhythm_of(metadata, options, ancestry.MAIN))
     return Survey(
         table=table,
         found=found,

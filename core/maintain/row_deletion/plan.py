@@ -12,7 +12,7 @@ from pyiceberg.expressions import AlwaysFalse
 
 from lake.core.base.arrow import Int64s
 from lake.core.data.deletes.writers import check_delete_files
-from lake.core.data.rows.live_slices import slices_at
+from lake.core.data.rows.live_slices import SPLIT_COLUMNS, slices_at
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.selection import engine_name
 from lake.core.maintain.row_deletion.facts import (
@@ -20,7 +20,7 @@ from lake.core.maintain.row_deletion.facts import (
     PartitionDeletionFacts,
 )
 from lake.core.maintain.row_deletion.options import DeletionOptions, mode_of
-from lake.core.spec.expressions.filters import bind_filter
+from lake.core.spec.expressions.filters import bind_filter, filter_columns
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import (
     COPY_ON_WRITE,
@@ -171,7 +171,9 @@ def plan_deletion(session: Session, table: Table, options: DeletionOptions) -> D
     already = guard is not None and guard.is_held(table, options.branch, session.clock.now_ms())
     whole, partly = nothing, nothing
     if head is not None and not already and not isinstance(condition, AlwaysFalse):
-        whole, partly = live_files(table, head, condition).split(condition)
+        fields = filter_columns(condition)
+        found = live_files(table, head, condition, columns=SPLIT_COLUMNS, fields=fields)
+        whole, partly = found.split(condition)
     plan = DeletionPlan(
         table=table,
         options=options,

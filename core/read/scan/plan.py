@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from lake.core.base.arrow import one_array
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.options import Option
+from lake.core.data.rows.live_slices import SLICE_COLUMNS
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.read.scan.added_manifests import read_added_manifests
 from lake.core.read.scan.facts import RowBounds, ScanFacts
@@ -46,30 +46,9 @@ if TYPE_CHECKING:
     from lake.core.data.keys.key_pruning import KeyPruner
     from lake.core.read.scan.scan_keys import PruningFacts, ScanKeys
 
-_COLUMNS = (
-    "status",
-    "snapshot_id",
-    "sequence_number",
-    "content",
-    "file_path",
-    "file_format",
-    "partition",
-    "record_count",
-    "file_size_in_bytes",
-    "split_offsets",
-    "first_row_id",
-)
 # The columns that the reader needs.
-_READ_COLUMNS = (
-    "sequence_number",
-    "file_path",
-    "file_format",
-    "partition",
-    "record_count",
-    "file_size_in_bytes",
-    "split_offsets",
-    "first_row_id",
-)
+_READ_COLUMNS = (*SLICE_COLUMNS, "split_offsets")
+_COLUMNS = ("status", "snapshot_id", *_READ_COLUMNS)
 _MOST_SPLITS = 256
 
 
@@ -265,16 +244,12 @@ class ScanPlan:
         """Return the files with the given indices among all of `found`, each with its first split offset."""
         wanted = np.sort(np.fromiter(numbers, np.int64))
         files: dict[int, tuple[FileSlice, int]] = {}
-        base = 0
-        for spec_id, entries in self.found.by_spec.items():
-            end = base + entries.num_rows
-            own = wanted[np.searchsorted(wanted, base) : np.searchsorted(wanted, end)]
-            rows = entries.select(_READ_COLUMNS).take(pa.array(own - base))
+        for spec_id, own, places in self.found.places(wanted):
+            rows = self.found.by_spec[spec_id].select(_READ_COLUMNS).take(pa.array(places))
             spec = self.table.metadata.specs()[spec_id]
             slices = slices_of(rows, spec=spec, schema=self.schema)
             first = [min(starts or (), default=0) for starts in rows["split_offsets"].to_pylist()]
-            files.update(zip(own.tolist(), zip(slices, first, strict=True), strict=True))
-            base = end
+            files.update(zip(wanted[own].tolist(), zip(slices, first, strict=True), strict=True))
         return files
 
 
@@ -439,7 +414,7 @@ def planned(
         snapshot=chosen.end,
         found=found,
         snapshots=len(chosen.appends),
-        pieces=_pieces(found.by_spec, splits),
+        pieces=cut_all(found.by_spec.values(), splits),
         packing=splits,
         projection=projection,
         condition=condition,
@@ -564,18 +539,6 @@ def _appended(
         skipped_files=found.skipped,
         doubts=doubts,
     )
-
-
-def _pieces(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> Pieces:
-    tables = [
-        entries.select(["file_size_in_bytes", "split_offsets"]) for entries in by_spec.values()
-    ]
-    if not tables:
-        empty = np.zeros(0, np.int64)
-        return Pieces(empty, empty, empty)
-    files = pa.concat_tables(tables).combine_chunks()
-    sizes = files["file_size_in_bytes"].to_numpy()
-    return cut_all(sizes, one_array(files["split_offsets"]), options)
 
 
 def _slice(file: FileSlice, first: int, piece: SplitPiece) -> FileSlice:

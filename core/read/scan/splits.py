@@ -6,7 +6,8 @@ Source: Iceberg's TableScanUtil and BinPacking.PackingIterable.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base.arrow import Int64s
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.spec.properties.table_properties import SPLIT_BYTES, SPLIT_LOOKBACK, SPLIT_OPEN_BYTES
 
 _MAX_PIECES = 50_000_000
+# Longer than any file.
+_LONGEST = 1 << 62
 _SPREAD_BYTES = 16 << 20
 _SPREAD_SPLITS = 200
 
@@ -85,23 +89,6 @@ class SplitPiece:
     length: int
 
 
-def cut(
-    file: int, length: int, offsets: Sequence[int] | None, options: SplitOptions
-) -> list[SplitPiece]:
-    """Cut one file at its split offsets if they are increasing, else every ``size`` bytes."""
-    if offsets and all(a < b for a, b in itertools.pairwise(offsets)):
-        ends = [*offsets[1:], length]
-        if offsets[-1] < length:
-            return [
-                SplitPiece(file, start, end - start)
-                for start, end in zip(offsets, ends, strict=True)
-            ]
-    return [
-        SplitPiece(file, start, min(options.size, length - start))
-        for start in range(0, max(length, 1), options.size)
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class Pieces:
     """Pieces as columns: file, start and length, with one value for each piece."""
@@ -123,62 +110,72 @@ class Pieces:
         )
 
 
-def cut_all(sizes: Any, offsets: pa.Array, options: SplitOptions) -> Pieces:
-    """Cut files as `cut` does; files with one row group, such as small files, without a loop.
+def cut_all(tables: Iterable[pa.Table], options: SplitOptions) -> Pieces:
+    """Cut files at their split offsets if these rise and are within the file, else every ``size`` bytes.
 
     Args:
-        sizes: size of each file in bytes (numpy).
-        offsets: list array of split offsets.
+        tables: entries with the columns ``file_size_in_bytes`` and ``split_offsets``.
         options: the split size.
 
     Raises:
         InvalidRequestError: there would be more pieces than memory can store.
     """
-    if float(np.sum(sizes / options.size)) > _MAX_PIECES:
+    files = [entries.select(["file_size_in_bytes", "split_offsets"]) for entries in tables]
+    sizes = [pc.sum(part.column(0).cast(pa.float64(), safe=False)) for part in files]
+    if sum(size.as_py() or 0 for size in sizes) > _MAX_PIECES * options.size:
         raise InvalidRequestError(
             f"a split size of {options.size} bytes would cut the files into more than {_MAX_PIECES} pieces",
             hint=f"choose a larger {Option.SPLIT_SIZE}",
         )
-    counts = pc.fill_null(pc.list_value_length(offsets), 0).to_numpy(zero_copy_only=False)
-    first = pc.fill_null(_first(offsets), 0).to_numpy(zero_copy_only=False)
-    simple = (counts == 1) & (first < sizes)
-    files = np.flatnonzero(simple)
-    columns = [files, first[files], sizes[files] - first[files]]
-    others = np.flatnonzero(~simple)
+    none = np.zeros(0, np.int64)
+    found, first = [(none, none, none)], 0
+    # What one batch takes is free before the next one is cut.
+    for batch in itertools.chain.from_iterable(part.to_batches() for part in files):
+        lengths, offsets = batch.columns
+        file, start, length = _cut(lengths, offsets, min(options.size, _LONGEST))
+        found.append((file + first, start, length))
+        first += batch.num_rows
+    return Pieces(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def _cut(lengths: pa.Array, offsets: pa.ListArray, size: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the pieces of some files: the index of the file, the start and the length."""
+    sizes: Int64s = lengths.to_numpy()
+    counts = pc.fill_null(pc.list_value_length(offsets), 0).to_numpy()
+    starts, owners = pc.list_flatten(offsets).to_numpy(), np.repeat(np.arange(len(sizes)), counts)
+    ends = np.append(starts[1:], 0)[: len(starts)]
+    is_cut = counts > 0
+    ends[np.cumsum(counts)[is_cut] - 1] = sizes[is_cut]
+    # Offsets that do not rise, or are beyond the end, are wrong.
+    is_cut[owners[ends <= starts]] = False
+    kept = is_cut[owners]
+    file, start, end = owners[kept], starts[kept], ends[kept]
+    others = np.flatnonzero(~is_cut)
     if len(others):
-        lists = offsets.take(pa.array(others)).to_pylist()
-        pieces = [
-            piece
-            for file, starts in zip(others.tolist(), lists, strict=True)
-            for piece in cut(file, int(sizes[file]), starts, options)
-        ]
-        rest = np.array([[p.file, p.start, p.length] for p in pieces], np.int64).T
-        columns = [np.concatenate(pair) for pair in zip(columns, rest, strict=True)]
-        order = np.lexsort((columns[1], columns[0]))
-        columns = [column[order] for column in columns]
-    return Pieces(*columns)
+        counts = np.maximum(-(-sizes[others] // size), 1)
+        more = np.repeat(others, counts)
+        at = (np.arange(len(more)) - np.repeat(np.cumsum(counts) - counts, counts)) * size
+        file, start = np.concatenate((file, more)), np.concatenate((start, at))
+        end = np.concatenate((end, np.minimum(at + size, sizes[more])))
+        order = np.argsort(file, kind="stable")
+        file, start, end = file[order], start[order], end[order]
+    return file, start, end - start
 
 
-def _first(offsets: pa.Array) -> pa.Array:
-    """Return the first value of each list, NULL for an empty list."""
-    short = pc.less(pc.fill_null(pc.list_value_length(offsets), 0), 1)
-    filled = pc.if_else(short, pa.scalar([None], offsets.type), offsets)
-    return pc.list_element(filled, 0)
-
-
-def pack(weights: npt.ArrayLike, options: SplitOptions) -> list[list[int]]:
+def pack(weights: npt.ArrayLike, options: SplitOptions) -> list[array[int]]:
     """Pack the indices of pieces into splits of at most ``size`` weight.
 
     Uses first fit over ``lookback`` open splits; if there are more, the heaviest is closed.
     """
-    done: list[list[int]] = []
-    bins: list[list[int]] = []
+    done: list[array[int]] = []
+    bins: list[array[int]] = []
     loads: list[int] = []
     size, lookback = options.size, options.lookback
     values = np.asarray(weights, np.int64)
     ends = np.append(np.flatnonzero(values[1:] != values[:-1]) + 1, len(values))[: len(values)]
     at = 0
-    for end, weight in zip(ends.tolist(), values[ends - 1].tolist(), strict=True):
+    # Lists of as many numbers would take several times the memory of all else that is planned.
+    for end, weight in zip(ends.data, values[ends - 1].data, strict=True):
         while at < end:
             for index, load in enumerate(loads):
                 if load + weight <= size:
@@ -189,12 +186,12 @@ def pack(weights: npt.ArrayLike, options: SplitOptions) -> list[list[int]]:
                         break
                     # The next pieces of the same weight, such as small files, have no other place either.
                     count = min((size - load) // weight, end - at)
-                    bins[index] += range(at, at + count)
+                    bins[index].extend(range(at, at + count))
                     loads[index] = load + count * weight
                     at += count
                     break
             else:
-                bins.append([at])
+                bins.append(array("q", (at,)))
                 loads.append(weight)
                 at += 1
                 if len(bins) > lookback:

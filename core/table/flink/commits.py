@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lake.core.base.units import counted, whole_number
+from lake.core.base.units import whole_number
 from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 
@@ -35,7 +34,6 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What writers call themselves, and the name that is shown for a writer that only has such an id.
 ENGINE_NAME = "engine-name"
 _IDS = {"spark.app.id": "Spark", "trino_query_id": "Trino"}
-_SHOWN_WRITERS = 3
 _LONGEST_NAME = 120
 
 
@@ -115,16 +113,6 @@ def writer_of(snapshot: Snapshot) -> str:
     if job_commit(snapshot):
         return "Flink"
     return next((name for key, name in _IDS.items() if key in summary), "not named")
-
-
-def commits_by_writer(snapshots: Iterable[Snapshot]) -> str:
-    """Return the writers of snapshots, those with the most commits first: ``Flink job 5f3a… (3 commits)``."""
-    counts = Counter(writer_with_job(snapshot) for snapshot in snapshots)
-    shown = [
-        f"{name} ({counted(count, 'commit')})" for name, count in counts.most_common(_SHOWN_WRITERS)
-    ]
-    more = len(counts) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def writer_with_job(snapshot: Snapshot) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s, one_array
 from lake.core.base.errors import CorruptFileError
 from lake.core.base.plain import PlainData
 from lake.core.engine.tasks import TaskContext
@@ -129,7 +128,7 @@ class LiveFiles:
         index = self.delete_index
         return {spec_id: index.pair(spec_id, entries) for spec_id, entries in self.by_spec.items()}
 
-    def row_bounds(self, spec_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def row_bounds(self, spec_id: int) -> tuple[Int64s, Int64s]:
         """Return the least and the most rows that deletes leave in each data file of a spec.
 
         They are equal if no delete file but a deletion vector applies to the file: the records of other delete
@@ -141,20 +140,39 @@ class LiveFiles:
         least, most = self.pairs[spec_id].deleted_bounds(records)
         return records - most, records - least
 
-    def deletes_of(self, numbers: npt.NDArray[np.int64]) -> tuple[DeleteFile, ...]:
-        """Return the distinct delete files that may apply to some data files.
+    def places(self, numbers: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
+        """Yield the files of each spec among some files.
 
         Args:
-            numbers: the numbers of the data files, ascending.
+            numbers: the numbers of the files, in any order.
+
+        Yields:
+            the id of the spec, the indices of its files in `numbers`, and their rows in its entries.
         """
-        if not self.delete_manifests.num_rows:
-            return ()
-        ordinals, base = [np.zeros(0, np.int64)], 0
+        base = 0
         for spec_id, entries in self.by_spec.items():
             end = base + entries.num_rows
-            own = numbers[np.searchsorted(numbers, base) : np.searchsorted(numbers, end)]
-            ordinals.append(self.pairs[spec_id].ordinals(own - base))
+            own = np.flatnonzero((numbers >= base) & (numbers < end))
+            if len(own):
+                yield spec_id, own, numbers[own] - base
             base = end
+
+    def take(self, numbers: Int64s, columns: Sequence[str]) -> pa.Table:
+        """Return some columns, of one type in all specs, of some files, in the order of the given numbers."""
+        parts, at, base = [], np.zeros(len(numbers), np.int64), 0
+        for spec_id, own, rows in self.places(numbers):
+            parts.append(self.by_spec[spec_id].select(columns).take(pa.array(rows)))
+            at[own] = np.arange(base, base + len(own))
+            base += len(own)
+        return pa.concat_tables(parts).take(pa.array(at))
+
+    def deletes_of(self, numbers: Int64s) -> tuple[DeleteFile, ...]:
+        """Return the distinct delete files that may apply to some data files, given by their numbers."""
+        if not self.delete_manifests.num_rows:
+            return ()
+        ordinals = [np.zeros(0, np.int64)]
+        for spec_id, _, rows in self.places(numbers):
+            ordinals.append(self.pairs[spec_id].ordinals(np.sort(rows)))
         chosen = np.unique(np.concatenate(ordinals))
         return tuple(self.delete_index.describe(chosen))
 
@@ -166,25 +184,17 @@ class LiveFiles:
         chosen = np.flatnonzero(index.content == EQUALITY_DELETES)
         return tuple(index.describe(chosen))
 
-    def statistics(
-        self, spec_ids: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
-    ) -> pa.Table:
+    def statistics(self, numbers: Int64s) -> pa.Table:
         """Return the `FILTER_COLUMNS` of some data files, which are most of the bytes of manifests.
-
-        Args:
-            spec_ids: the spec of each file.
-            places: its index among the entries of its spec.
 
         Raises:
             CorruptFileError: a manifest cannot be read any more, or has other files than before.
         """
-        rows = {spec_id: np.flatnonzero(spec_ids == spec_id) for spec_id in self.by_spec}
         names = {
-            spec_id: self.by_spec[spec_id].select(_NAMES).take(pa.array(places[own]))
-            for spec_id, own in rows.items()
-            if len(own)
+            spec_id: (own, self.by_spec[spec_id].select(_NAMES).take(pa.array(rows)))
+            for spec_id, own, rows in self.places(numbers)
         }
-        wanted, listed = joined_entries(list(names.values())), self.data_manifests
+        wanted, listed = joined_entries([own for _, own in names.values()]), self.data_manifests
         paths = pc.unique(wanted["manifest_path"].cast(pa.string()))
         selection = FileSelection(
             schema=self.schema, columns=("file_path", *FILTER_COLUMNS), named=wanted
@@ -196,13 +206,13 @@ class LiveFiles:
             self.table.metadata,
             selection,
         ).by_spec
-        at, base = np.zeros(len(places), np.int64), 0
-        for spec_id, own in names.items():
+        at, base = np.zeros(len(numbers), np.int64), 0
+        for spec_id, (own, named) in names.items():
             read = one_array(found[spec_id]["file_path"])
-            indices = pc.index_in(one_array(own["file_path"]), value_set=read)
+            indices = pc.index_in(one_array(named["file_path"]), value_set=read)
             if indices.null_count:
                 raise CorruptFileError("a manifest has other files than before")
-            at[rows[spec_id]] = base + indices.to_numpy()
+            at[own] = base + indices.to_numpy()
             base += len(read)
         parts = [found[spec_id].select(FILTER_COLUMNS) for spec_id in names]
         return pa.concat_tables(parts).take(pa.array(at))

@@ -37,16 +37,15 @@ class PartitionNames:
 
 def partition_names(entries: pa.Table, spec_id: int, metadata: TableMetadata) -> PartitionNames:
     """Return the partitions of entries (canonical columns) of one spec, in the order of their first entry."""
-    codes = partition_codes([entries["partition"]])[0]
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    some = entries["partition"].take(pa.array(first[order])).combine_chunks()
+    (tuples,) = partition_codes([entries["partition"]])
+    # The codes of a dictionary are in the order of their first entry: those are higher than all before them.
+    codes = pa.array(tuples).dictionary_encode().indices.to_numpy()
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    some = entries["partition"].take(pa.array(first)).combine_chunks()
     spec = metadata.specs()[spec_id]
     schema = next((item for item in all_schemas(metadata) if _knows(item, spec)), None)
     names = _values(some, spec) if schema is None else _paths(some, spec, schema)
-    return PartitionNames(names, rank[inverse])
+    return PartitionNames(names, codes.astype(np.int64))
 
 
 def _paths(partitions: pa.StructArray, spec: PartitionSpec, schema: Schema) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lake.core.base.errors import ConflictingFilesError, LakeError
+from lake.core.maintain.compaction.grouping import FileGroup, numbers_of
 from lake.core.table.snapshots import ancestry
 from lake.core.transaction.commit.conflicts import (
     CommitsSince,
@@ -24,13 +25,13 @@ from lake.core.transaction.commit.conflicts import (
 from lake.core.transaction.locks.base_tag import BaseTag
 
 if TYPE_CHECKING:
-    from lake.core.maintain.compaction.grouping import FileGroup
     from lake.core.maintain.compaction.plan import CompactionPlan
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
 # An expiry that keeps less than this, while a table is maintained, also breaks the writers of the table.
 _SECONDS = 300.0
+_PARTITIONED = ("file_path", "partition", "spec_id")
 
 
 class BaseKeeper:
@@ -98,12 +99,10 @@ class BaseKeeper:
 
     def _partitions(self, groups: Sequence[FileGroup]) -> dict[str, Partition]:
         found: dict[str, Partition] = {}
-        for group in groups:
-            for spec_id, places in group.places().items():
-                entries = self._plan.entries(spec_id).take(pa.array(places))
-                found.update(
-                    zip(entries["file_path"].to_pylist(), partitions_of(entries), strict=True)
-                )
+        live = self._plan.live
+        for spec_id, _, rows in live.places(numbers_of(groups)):
+            entries = live.by_spec[spec_id].select(_PARTITIONED).take(pa.array(rows))
+            found.update(zip(entries["file_path"].to_pylist(), partitions_of(entries), strict=True))
         return found
 
     def end(self, table: Table) -> None:

@@ -16,6 +16,8 @@ from lake.core.table.snapshots.partition_activity import activity_of
 from lake.core.table.snapshots.partition_names import partition_names
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from lake.core.maintain.compaction.options import CompactionOptions
     from lake.core.table.snapshots.live_files import LiveFiles
 
@@ -51,24 +53,28 @@ class BusyPartitions:
         return f"{why}: {shown}{more}" if shown else why
 
 
+def rhythm_of(metadata: TableMetadata, options: CompactionOptions, branch: str) -> Rhythm | None:
+    """Return the rhythm of the writers that decides which partitions of a branch are busy; None if it does not."""
+    # What is asked for expressly is done.
+    if options.idle_learned_at_ms is None or options.rewrite_all:
+        return None
+    keeps = options.keeps_sequence_number(metadata.format_version)
+    return learned(metadata, branch, options.idle_learned_at_ms, keeps_sequence=keeps)
+
+
 def busy_partitions(
-    found: LiveFiles, options: CompactionOptions, branch: str
+    found: LiveFiles, options: CompactionOptions, rhythm: Rhythm | None
 ) -> BusyPartitions | None:
     """Return the partitions that a compaction leaves alone; None if that is not a condition.
 
     Args:
-        found: the live files, with the columns `ACTIVITY_COLUMNS`.
+        found: the live files; with the columns `ACTIVITY_COLUMNS` if it is one.
         options: those of the compaction.
-        branch: its branch.
+        rhythm: see `rhythm_of`.
 
     Raises:
         CorruptFileError: a delete manifest does not match its list.
     """
-    metadata, rhythm = found.table.metadata, None
-    # What is asked for expressly is done.
-    if options.idle_learned_at_ms is not None and not options.rewrite_all:
-        keeps = options.keeps_sequence_number(metadata.format_version)
-        rhythm = learned(metadata, branch, options.idle_learned_at_ms, keeps_sequence=keeps)
     if rhythm is not None:
         marked = rhythm.busy(found)
     elif (before_ms := options.changed_before_ms) is not None:
@@ -82,7 +88,7 @@ def busy_partitions(
         name
         for spec_id, entries in found.by_spec.items()
         for name in partition_names(
-            entries.filter(pa.array(marked[spec_id])), spec_id, metadata
+            entries.filter(pa.array(marked[spec_id])), spec_id, found.table.metadata
         ).names
     ]
     return BusyPartitions(marked=marked, names=names, rhythm=rhythm)

@@ -140,6 +140,19 @@ def test_files_with_one_value_are_compared_by_the_next_column() -> None:
     assert found.ranges.overlaps().tolist() == [2, 1, 0, 1, 0]
 
 
+def test_a_file_with_nan_and_another_value_has_several_values() -> None:
+    real = next(kind for kind in KINDS if kind.has_nan)
+    fields = [
+        ASCENDING,
+        SortField(2, IdentityTransform(), SortDirection.ASC, NullOrder.NULLS_LAST),
+    ]
+    files = [[(1.0, 1), (1.0, 2)], [(1.0, 2), (math.nan, 1)], [(math.nan, 1), (math.nan, 2)]]
+
+    found = ranges_of(files, [real, LONG], fields)
+
+    assert found.ranges.overlaps().tolist() == [0, 0, 0]
+
+
 def test_a_file_without_bounds_or_of_nan_alone_is_not_taken_for_one_with_values() -> None:
     real = next(kind for kind in KINDS if kind.has_nan)
     files: list[list[Row]] = [[(1.0,), (5.0,)], [(math.nan,)], [(2.0,), (math.nan,)]]

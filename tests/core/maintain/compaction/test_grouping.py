@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -104,8 +104,9 @@ def plan(
 ) -> list[FileGroup]:
     output = SPECS[table_spec if output_spec is None else output_spec]
     asked = compaction_options(options, {}, {})
+    by_spec = entries(files)
     groups, left, alone, _ = plan_groups(
-        entries(files),
+        by_spec,
         asked,
         table_spec_id=table_spec,
         output_spec=output,
@@ -128,7 +129,17 @@ def plan(
         assert left == sum(group.files.num_rows for group in every) - sum(
             group.files.num_rows for group in groups
         )
-    return groups
+    if not groups:
+        return groups
+    paths = pa.concat_tables([table.select(["file_path"]) for table in by_spec.values()])[
+        "file_path"
+    ]
+    return [
+        replace(
+            group, files=group.files.append_column("file_path", paths.take(pa.array(group.numbers)))
+        )
+        for group in groups
+    ]
 
 
 def names(groups: list[FileGroup]) -> list[list[str]]:

@@ -17,7 +17,41 @@ from support.tiers import examples
 
 from lake.core.base.errors import InvalidRequestError
 from lake.core.read.scan.plan import ScanOptions, plan_scan
-from lake.core.read.scan.splits import SplitOptions, SplitPiece, cut, cut_all, merged, pack, weights
+from lake.core.read.scan.splits import SplitOptions, SplitPiece, cut_all, merged, pack, weights
+
+
+def cut(
+    file: int, length: int, offsets: list[int] | None, options: SplitOptions
+) -> list[SplitPiece]:
+    """Cut one file at its offsets if they rise to less than its length, else at multiples of the size, by a loop."""
+    if offsets and all(a < b for a, b in itertools.pairwise([*offsets, length])):
+        pairs = itertools.pairwise([*offsets, length])
+        return [SplitPiece(file, start, end - start) for start, end in pairs]
+    return [
+        SplitPiece(file, start, min(options.size, length - start))
+        for start in range(0, max(length, 1), options.size)
+    ]
+
+
+def files_of(files: list[tuple[int, list[int] | None]]) -> pa.Table:
+    """Return entries of files: the size and the offsets of each."""
+    columns = {
+        "split_offsets": pa.array([offsets for _, offsets in files], pa.list_(pa.int64())),
+        "file_size_in_bytes": pa.array([size for size, _ in files], pa.int64()),
+    }
+    return pa.table(columns)
+
+
+def pieces_of(
+    files: list[tuple[int, list[int] | None]], options: SplitOptions, *, batch: int = 100
+) -> list[SplitPiece]:
+    """Cut files whose entries are in batches of some size."""
+    entries = pa.Table.from_batches(
+        files_of(files).to_batches(max_chunksize=batch), files_of([]).schema
+    )
+    found = cut_all([files_of([]), entries], options)
+    columns = (found.file.tolist(), found.start.tolist(), found.length.tolist())
+    return [SplitPiece(*row) for row in zip(*columns, strict=True)]
 
 
 def packed_by_the_book(weights: list[int], size: int, lookback: int) -> list[list[int]]:
@@ -50,13 +84,13 @@ def test_packing_is_first_fit_with_a_lookback_and_the_heaviest_goes_first(
 ) -> None:
     found = pack(weights, SplitOptions(size=size, lookback=lookback, open_cost=0))
 
-    assert found == packed_by_the_book(weights, size, lookback)
+    assert list(map(list, found)) == packed_by_the_book(weights, size, lookback)
 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(st.integers(0, 5000), st.integers(1, 700), st.lists(st.integers(0, 5000), max_size=8))
 def test_pieces_of_a_file_cover_it_once(length: int, size: int, offsets: list[int]) -> None:
-    pieces = cut(7, length, offsets, SplitOptions(size=size))
+    pieces = pieces_of([(length, offsets)], SplitOptions(size=size))
 
     rising = all(a < b for a, b in itertools.pairwise(offsets))
     begin = offsets[0] if offsets and rising and offsets[-1] < length else 0
@@ -67,14 +101,14 @@ def test_pieces_of_a_file_cover_it_once(length: int, size: int, offsets: list[in
 
 
 def test_split_offsets_decide_and_the_split_size_does_not() -> None:
-    pieces = cut(0, 1000, [4, 300, 900], SplitOptions(size=10))
+    pieces = pieces_of([(1000, [4, 300, 900])], SplitOptions(size=10))
 
     assert pieces == [SplitPiece(0, 4, 296), SplitPiece(0, 300, 600), SplitPiece(0, 900, 100)]
 
 
 @pytest.mark.parametrize("offsets", [None, [], [300, 4], [4, 4], [4, 2000]])
 def test_offsets_that_do_not_rise_are_not_believed(offsets: list[int] | None) -> None:
-    pieces = cut(0, 1000, offsets, SplitOptions(size=400))
+    pieces = pieces_of([(1000, offsets)], SplitOptions(size=400))
 
     assert [piece.length for piece in pieces] == [400, 400, 200]
 
@@ -93,28 +127,23 @@ def test_a_piece_weighs_its_bytes_but_at_least_its_opening() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.integers(1, 3000),
+            st.integers(0, 3000),
             st.none() | st.lists(st.integers(0, 3000), max_size=4),
         ),
         max_size=20,
-    )
+    ),
+    st.integers(1, 5),
 )
 def test_cutting_many_files_at_once_is_cutting_each(
-    files: list[tuple[int, list[int] | None]],
+    files: list[tuple[int, list[int] | None]], batch: int
 ) -> None:
     options = SplitOptions(size=700)
-    sizes = np.array([size for size, _ in files], np.int64)
-    offsets = pa.array([starts for _, starts in files], pa.list_(pa.int64()))
 
-    found = cut_all(sizes, offsets, options)
-
-    expected = [
+    assert pieces_of(files, options, batch=batch) == [
         piece
         for number, (size, starts) in enumerate(files)
         for piece in cut(number, size, starts, options)
     ]
-    columns = (found.file.tolist(), found.start.tolist(), found.length.tolist())
-    assert [SplitPiece(*row) for row in zip(*columns, strict=True)] == expected
 
 
 @pytest.mark.parametrize("wrong", [{"size": 0}, {"lookback": 0}, {"open_cost": -1}])
@@ -155,7 +184,7 @@ def test_the_pieces_of_a_plan_are_packed_once_and_only_if_splits_are_read(
         lake.load(f"id\n{number}\n", "--create")
     packed: list[SplitOptions] = []
 
-    def noted(weights: Any, options: SplitOptions) -> list[list[int]]:
+    def noted(weights: Any, options: SplitOptions) -> Any:
         packed.append(options)
         return pack(weights, options)
 
@@ -169,6 +198,5 @@ def test_the_pieces_of_a_plan_are_packed_once_and_only_if_splits_are_read(
 
 
 def test_more_pieces_than_memory_holds_are_refused_before_they_are_made() -> None:
-    sizes = np.array([2**62], np.int64)
     with pytest.raises(InvalidRequestError, match="more than 50000000 pieces"):
-        cut_all(sizes, pa.array([None], pa.list_(pa.int64())), SplitOptions(size=1))
+        pieces_of([(2**62, None)], SplitOptions(size=1))
