@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.base import locations
-from lake.core.base.errors import LakeError, NotFoundError, RefusedError
+from lake.core.base.errors import LakeError, NotFoundError, OutOfTimeError, RefusedError
 from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
@@ -98,6 +98,7 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
 
     Raises:
         RefusedError: too large a part of the files would go, or the table is another one now.
+        OutOfTimeError: the time of the run ended before all were removed; moved ones can be restored.
     """
     plan.check()  # check: share-of-orphans
     removed = Removed()
@@ -111,6 +112,17 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
     if plan.options.mode is Mode.QUARANTINE:
         away = trash.write_list(table, run_id, files, session.clock.now_ms())
         removal = Removal(partial(_move_away, session, table, away), title="moving files")
+
+    def in_time(batch: pa.Table, should_continue: ShouldContinue) -> DeleteOutcome:
+        try:
+            session.require_time(
+                f"{removed.files:,} of {files.num_rows:,} orphan files were removed"
+            )
+        except OutOfTimeError as error:
+            error.operation_id = run_id if removed.files else None
+            raise
+        return removal.remove(batch, should_continue)
+
     try:
         remove_in_batches(
             session,
@@ -118,7 +130,7 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
             files,
             removed,
             recheck=lambda now, remaining: _still_orphans(plan, now, remaining),
-            removal=removal,
+            removal=replace(removal, remove=in_time),
         )
     finally:
         if away is not None and not removed.files:

@@ -11,6 +11,7 @@ from lake.core.base.errors import (
     EngineError,
     LakeError,
     NotFoundError,
+    OutOfTimeError,
     ReportedError,
     StoppedError,
 )
@@ -367,6 +368,10 @@ class _TableWork:
         except StoppedError as stop:
             self._add(seen, decision, stop, clock.monotonic() - begun, None)
             raise
+        except OutOfTimeError as error:
+            self._add(seen, decision, error, clock.monotonic() - begun, None)
+            self.result.rest.append(decision.facts(error.message))
+            return _Done(seen)
         except LakeError as error:
             return self._failed(seen, decision, error, clock.monotonic() - begun)
         seconds = clock.monotonic() - begun
