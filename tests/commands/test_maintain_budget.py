@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from support.cli.command_line import CommandLine
 from support.faults.store_time import store_time_of_commands
-from support.tables.iceberg_tables import FixedClock
-from support.tables.neglected_tables import run
+from support.tables.iceberg_tables import FixedClock, after, inject
+from support.tables.neglected_tables import Warehouse, run
 
 from lake.core.base.clock import SystemIds
 from lake.core.base.settings import Settings
 from lake.core.io.storage.storage import Storage
 from lake.core.maintain.orphans import trash
+from lake.core.maintain.statistics.theta_sketch import ThetaSketch
 from lake.core.table.catalogs.sql import SqlBackend
 from lake.core.transaction.session import Session, open_session
 
@@ -219,8 +220,8 @@ def test_a_clean_that_has_no_time_for_all_removals_leaves_the_rest_in_its_place(
     clock, move = FixedClock(), trash.move
 
     def slow(*asked: Any) -> None:
-        clock.sleep(600)
         move(*asked)
+        clock.sleep(600)
 
     monkeypatch.setattr(trash, "move", slow)
 
@@ -228,8 +229,96 @@ def test_a_clean_that_has_no_time_for_all_removals_leaves_the_rest_in_its_place(
 
     assert (code, len(orphans(littered))) == (6, 1)
     (row,) = result["rest"]
-    assert row["reason"] == "the time has ended: 2 of 3 orphan files were removed"
+    assert row["reason"] == "the time has ended: 1 of 3 files were not removed"
     # What was moved away can be moved back.
     operation_id = result["actions"][0]["operation_id"]
     assert slowly(littered, clock)("clean", "db.t", "--restore", operation_id).exit_code == 0
     assert orphans(littered) == set(ORPHANS)
+
+
+def test_files_that_an_expiry_had_no_time_to_delete_are_deleted_by_the_next_run(
+    littered: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2, 14):
+        littered.load(f"id,name\n{number},a\n", "--overwrite")
+    clock, delete = FixedClock(), Storage.delete
+    folder = littered.warehouse
+
+    def slow(*asked: Any, **named: Any) -> Any:
+        deleted = delete(*asked, **named)
+        clock.sleep(600)
+        return deleted
+
+    words = ("maintain", "--only", "expire", "--max-seconds", "15m")
+    with monkeypatch.context() as changed:
+        changed.setattr(Storage, "delete", slow)
+        code, result = run(slowly(littered, clock), *words)
+
+    assert code == 6
+    assert [row["reason"] for row in result["rest"]] == ["the time has ended, and a part is left"]
+    (row,) = result["actions"]
+    assert (row["status"], row["after"]["snapshots"]) == ("partial", 1)
+    assert any("the time has ended" in text for text in row["warnings"])
+    assert len(list(folder.rglob("snap-*.avro"))) == 13
+
+    code, result = run(slowly(littered, clock), *words)
+
+    assert (code, result["actions"][0]["reason"]) == (0, "the last run did not delete all files")
+    assert len(list(folder.rglob("snap-*.avro"))) == 1
+    assert not list(folder.rglob("*journal*"))
+    assert littered.ok("check", "db.t", "--deep")["result"]["findings"] == []
+    assert run(slowly(littered, clock), *words)[1]["actions"] == []
+
+
+def test_statistics_that_the_time_does_not_suffice_for_are_not_written(
+    littered: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    littered.ok("alter", "db.t", "--set", "read.split.target-size=1")
+    littered.ok("stats", "db.t")
+    littered.load("id,name\n2,a\n")
+    clock, merge = FixedClock(), ThetaSketch.merge
+    before = littered.table("db.t").metadata.statistics
+
+    def slow(*asked: Any) -> None:
+        clock.sleep(600)
+        merge(*asked)
+
+    monkeypatch.setattr(ThetaSketch, "merge", slow)
+    code, result = run(
+        slowly(littered, clock), "maintain", "--only", "stats", "--max-seconds", "15m"
+    )
+
+    assert code == 6
+    (row,) = result["rest"]
+    ended = "the time has ended: not all files were read, and no statistics were written"
+    assert (row["action"], row["reason"]) == ("stats", ended)
+    assert littered.table("db.t").metadata.statistics == before
+
+
+def test_deletes_are_rewritten_in_parts_until_the_time_has_ended(
+    tmp_path: Path, neglected: Warehouse
+) -> None:
+    lake, clock = neglected.restored(), FixedClock()
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        '["*".deletes]\nwhen = "delete_files > 1"\npartial-progress = true\nmax-commits = 3\n'
+    )
+
+    def opened(settings: Settings) -> Session:
+        session = open_session(settings, clock=clock)
+        inject(session, [after(lambda: clock.sleep(1000))])
+        return session
+
+    command = CommandLine(lake.warehouse, engine="inline", open_session=opened)
+    words = ("maintain", "db.deletes", "--only", "deletes", "--policy", policy)
+    code, result = run(command, *words, "--max-seconds", "15m")
+
+    assert code == 6
+    assert [row["reason"] for row in result["rest"]] == ["the time has ended, and a part is left"]
+    (row,) = result["actions"]
+    assert (row["status"], len(row["snapshot_ids"])) == ("partial", 1)
+    left = row["after"]["delete_files"]
+    assert 1 < left < row["before"]["delete_files"]
+    # The next run does the rest.
+    code, result = run(lake, *words)
+    assert (code, result["actions"][0]["after"]["delete_files"] < left) == (0, True)

@@ -112,17 +112,6 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
     if plan.options.mode is Mode.QUARANTINE:
         away = trash.write_list(table, run_id, files, session.clock.now_ms())
         removal = Removal(partial(_move_away, session, table, away), title="moving files")
-
-    def in_time(batch: pa.Table, should_continue: ShouldContinue) -> DeleteOutcome:
-        try:
-            session.require_time(
-                f"{removed.files:,} of {files.num_rows:,} orphan files were removed"
-            )
-        except OutOfTimeError as error:
-            error.operation_id = run_id if removed.files else None
-            raise
-        return removal.remove(batch, should_continue)
-
     try:
         remove_in_batches(
             session,
@@ -130,8 +119,11 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
             files,
             removed,
             recheck=lambda now, remaining: _still_orphans(plan, now, remaining),
-            removal=replace(removal, remove=in_time),
+            removal=removal,
         )
+    except OutOfTimeError as error:
+        error.operation_id = run_id if removed.files else None
+        raise
     finally:
         if away is not None and not removed.files:
             with suppress(LakeError):

@@ -114,6 +114,9 @@ def _need(
             return True, "the last statistics expired with their snapshot"
         changed = f"{seen.statistics.changed:.0%} of the rows changed since the last statistics"
         return seen.statistics.changed >= _STALE, changed
+    if action == "expire" and experience.is_unfinished:
+        # The files of a commit, which no forecast contains.
+        return True, "the last run did not delete all files"
     return _pays(seen, action)
 
 

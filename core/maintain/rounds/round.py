@@ -420,9 +420,12 @@ class _TableWork:
 
 
 def _left(outcome: Outcome, *, has_ended: bool) -> str:
-    """Return what a compaction left for the next run because of a budget; empty if it left nothing."""
+    """Return what an action left for the next run because of a budget; empty if it left nothing."""
     files = CompactionFacts.of(outcome.plan).remaining_files
     groups = CompactionResult.of(outcome.result).failed_groups if has_ended else 0
+    is_cut = has_ended and outcome.status is Status.PARTIAL
     if groups:
         return f"the time has ended, and groups of files are left: {groups:,}"
-    return f"files are left: {files:,}" if files else ""
+    if files:
+        return f"files are left: {files:,}"
+    return "the time has ended, and a part is left" if is_cut else ""

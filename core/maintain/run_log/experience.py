@@ -26,6 +26,7 @@ class Experience:
         done_ms: when it ended last without an error, in ms since 1970; None if it never did.
         failures: how many times it failed since then.
         seconds: how long it took last, or until its time ended; None if that is not known.
+        is_unfinished: whether it left a part of its work then.
         wait_until_ms: the time before which it is not tried again; None for now.
         reason: why.
     """
@@ -33,6 +34,7 @@ class Experience:
     done_ms: int | None = None
     failures: int = 0
     seconds: float | None = None
+    is_unfinished: bool = False
     wait_until_ms: int | None = None
     reason: str = ""
 
@@ -85,6 +87,8 @@ def _experience(entries: Sequence[Entry]) -> Experience:
     known = Experience(
         done_ms=None if done is None else done.at_ms,
         seconds=None if tried is None else tried.seconds,
+        is_unfinished=tried is not None
+        and (tried.is_out_of_time or tried.status == Status.PARTIAL),
     )
     failed = list(_failed_since_done(entries))
     failures = len(failed)
