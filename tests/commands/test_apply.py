@@ -177,7 +177,11 @@ def test_hostile_plans_end_with_an_error(lake: CommandLine, tmp_path: Path) -> N
         assert refused.exit_code == 7, text[:40]
     assert "hint: lake maintain --plan FILE writes one\n" in refused.stderr
     path.write_text('{"format": 1, "catalog": "other", "actions": []}')
-    assert "for the catalog 'other'" in lake("--json", "apply", path).json()["error"]["message"]
+    other = lake("--json", "apply", path).json()["error"]
+    assert "for the catalog 'other'" in other["message"]
+    assert other["hint"] == "choose the catalog of the plan by --catalog or --warehouse"
+    missing = lake("--json", "apply", tmp_path / "missing.json").json()["error"]
+    assert missing["hint"] == "lake maintain --plan FILE writes one"
     path.chmod(0o666)
     assert lake("apply", path).exit_code == 3
 
