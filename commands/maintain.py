@@ -184,6 +184,7 @@ def _options(
         runs_table=runs_table,
         status=repetition.status,
         plan=run.plan,
+        first_policy=run.init,
         asked=asked_of,
         pending=partial(pending_checkpoints, context),
         clean=context.obj.clean,

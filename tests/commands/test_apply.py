@@ -204,3 +204,12 @@ def test_the_first_policy_changes_nothing_whatever_the_names_are(
     path.write_text(edited.replace("# enabled = true", "enabled = false"))
     due = lake.ok("maintain", "--dry-run", "--policy", path)["plan"]["due"]
     assert due == []
+
+
+def test_a_first_policy_is_not_written_into_the_folder_of_a_table(lake: CommandLine) -> None:
+    folder = Path(lake.table("db.small").location().removeprefix("file://"))
+
+    result = lake("maintain", "--init", folder / "policy.toml")
+
+    assert (result.exit_code, "is inside the folder of table" in result.stderr) == (3, True)
+    assert not (folder / "policy.toml").exists()

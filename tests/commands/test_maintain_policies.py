@@ -345,6 +345,18 @@ def test_options_of_a_policy_reach_the_verb(
     assert [blob.fields for blob in found.metadata.statistics[0].blob_metadata] == [[1]]
 
 
+def test_the_owner_of_a_table_sets_the_properties_by_lake_alter(
+    lake: CommandLine, policy: Write
+) -> None:
+    lake.ok("alter", "db.a", "--set", "lake.maintain.enabled=false")
+
+    result = lake.ok("maintain", "db.a", "--policy", policy(f'["*"]\n{DUE}'))["result"]
+
+    assert result["actions"] == []
+    lake.ok("alter", "db.a", "--unset", "lake.maintain.enabled")
+    assert "lake.maintain.enabled" not in lake.table("db.a").properties
+
+
 def test_properties_reach_the_verb(lake: CommandLine) -> None:
     make_table(lake.warehouse, "db.c")
     append(lake.warehouse, "db.c", 6)
