@@ -56,14 +56,15 @@ class RunContext:
         """Whether the time of the run has ended."""
         return self.until is not None and self.clock.monotonic() >= self.until
 
-    def require_time(self, ending: str) -> None:
+    def require_time(self, ending: str, hint: str | None = None) -> None:
         """Check that the time of the run has not ended.
 
         Args:
             ending: what is done and what is not, if the work ends now.
+            hint: what the user can do then.
 
         Raises:
             OutOfTimeError: it has ended.
         """
         if self.has_ended:
-            raise OutOfTimeError(f"the time has ended: {ending}")
+            raise OutOfTimeError(f"the time has ended: {ending}", hint=hint)

@@ -186,7 +186,11 @@ def test_a_first_clean_ends_with_the_time_and_removes_nothing_by_a_part_of_a_lis
     assert (row["action"], row["reason"], result["failed"]) == ("clean", ended, [])
     (row,) = result["actions"]
     assert (row["status"], row["seconds"]) == ("partial", 1200)
-    assert row["error"] == {"kind": "out-of-time", "message": ended, "hint": None}
+    assert row["error"] == {
+        "kind": "out-of-time",
+        "message": ended,
+        "hint": "lake clean db.t has no limit",
+    }
     assert "\tclean\tout-of-time\t" in lake("runs").stdout
 
     # It would take the time of other tables again, so it waits for a day.

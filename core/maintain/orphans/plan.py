@@ -175,13 +175,16 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     names = FileNames(options.equal_schemes, options.equal_authorities)
     _check_locations(table, options.location, names)
     reach = Reachability(table.storage, names, session.manifest_engine)
+    unlimited = f"lake clean {shlex.quote(table.identifier)} has no limit"
     found, current = list_files(
         table,
         options.location,
         names,
         options.inventory,
         meanwhile=lambda: reach.referenced(table.metadata),
-        check=lambda: session.require_time("not all files were listed, and none was removed"),
+        check=lambda: session.require_time(
+            "not all files were listed, and none was removed", hint=unlimited
+        ),
     )
     with closing(found) as listed:
         referenced = referenced_names(table, current, listed.names, reach.manifest_files)
