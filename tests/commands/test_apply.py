@@ -213,3 +213,10 @@ def test_a_first_policy_is_not_written_into_the_folder_of_a_table(lake: CommandL
 
     assert (result.exit_code, "is inside the folder of table" in result.stderr) == (3, True)
     assert not (folder / "policy.toml").exists()
+
+
+@pytest.mark.parametrize("option", ["--plan", "--init", "--log", "--status", "--policy"])
+def test_an_empty_name_as_of_an_unset_variable_is_refused(lake: CommandLine, option: str) -> None:
+    result = lake("maintain", option, "")
+
+    assert (result.exit_code, f"{option} needs the name of a file" in result.stderr) == (2, True)
