@@ -15,7 +15,6 @@ for _number in (_signal.SIGINT, _signal.SIGTERM):
 # Most objects of imports and metadata live until the process ends, so frequent collections free
 # nothing.
 _OBJECTS_PER_COLLECTION = 10_000
-_SIGNAL_CODES = 128
 
 
 def run() -> int:
@@ -54,12 +53,10 @@ def run() -> int:
     from lake.cli.main import main  # noqa: PLC0415 - takes a while
 
     codes.append(main(early=_EARLY, since=_BEGUN))
-    if codes[0] > _SIGNAL_CODES:
-        from lake.core.io.objects.waits import has_silent_store  # noqa: PLC0415 - after a stop only
-
-        if has_silent_store():
-            # PyArrow's own end would wait for the answer.
-            end()
+    waits = sys.modules.get("lake.core.io.objects.waits")
+    if waits is not None and waits.has_requests():
+        # PyArrow's own end would wait for the answers.
+        end()
     return codes[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,6 +96,7 @@ def alter(
         no_other_catalog=properties.no_other_catalog,
         **given(layout),
     )
+    _check_maintenance(table, alteration.set_properties)
     session = session_of(context)
     loaded = session.table(table)
 
@@ -106,3 +108,20 @@ def alter(
     if run.dry_run:
         return work(loaded, "")
     return with_table_lock(session, loaded, work, command="alter", wait_ms=run.wait)
+
+
+def _check_maintenance(table: str, properties: Mapping[str, str]) -> None:
+    """Check properties for `lake maintain`, which would do nothing to a table with one that is not allowed.
+
+    Raises:
+        InvalidRequestError: one has an unknown name or a value that is not allowed.
+        RefusedError: one sets an option that only a policy file may set.
+    """
+    from lake.core.spec.properties.table_properties import MAINTENANCE_PREFIX
+
+    if not any(name.startswith(MAINTENANCE_PREFIX) for name in properties):
+        return
+    from lake.commands.actions import choices
+    from lake.core.maintain.policies.policy import Policy
+
+    Policy().of(table, properties, choices())

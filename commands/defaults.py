@@ -193,7 +193,9 @@ def policy_file(path: str) -> Mapping[str, Any]:
         RefusedError: every user can change it.
     """
     # Without its rules, tables that they exclude would change.
-    document = _parsed(path, read_named(path))
+    document = _parsed(
+        path, read_named(path, made_by="lake maintain --init FILE writes a first policy")
+    )
     rules = document.get(POLICY, {}) if os.path.basename(path) == _OWN_FILE else document
     if not isinstance(rules, dict):
         raise BadInputError(f"{POLICY} in {path} is not a table")

@@ -56,6 +56,7 @@ class Flag:
 
 
 _NONE = inspect.Parameter.empty
+_FILE = "FILE"
 _SWITCHES = {"true": True, "false": False}
 
 
@@ -166,6 +167,11 @@ class _Option:
             BadInputError: it is a filter that cannot be read.
             InvalidRequestError: it is not allowed.
         """
+        if self.flag.metavar == _FILE and "" in (
+            [found] if isinstance(found, str) else found or ()
+        ):
+            # As that of a variable that is not set. It would be the current folder.
+            raise InvalidRequestError(f"{place} needs the name of a file, and is empty")
         if get_origin(self.kind) is tuple:
             return tuple(found or ())
         if found is None:

@@ -24,10 +24,11 @@ from lake.commands.options import (
     RunLogFile,
     RunsTable,
     duration,
+    require_actions,
     require_preview,
 )
 from lake.commands.runs_tables import catalog_runs_table, split_runs_table
-from lake.core.base.errors import InvalidRequestError, LakeError, did_you_mean
+from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ def _options(
         runs_table=runs_table,
         status=repetition.status,
         plan=run.plan,
+        first_policy=run.init,
         asked=asked_of,
         pending=partial(pending_checkpoints, context),
         clean=context.obj.clean,
@@ -227,15 +229,8 @@ def _policy(paths: Sequence[str], known: Choices) -> tuple[Policy, str | None]:
 
 
 def _actions(text: str | None) -> tuple[str, ...]:
-    from lake.core.maintain.policies.policy import ACTIONS
-
     names = [name.strip() for name in (text or "").split(",") if name.strip()]
-    for name in names:
-        if name not in ACTIONS:
-            raise InvalidRequestError(
-                f"--only names the unknown action {name!r}",
-                hint=did_you_mean(name, ACTIONS) or f"known are: {', '.join(ACTIONS)}",
-            )
+    require_actions(names, "--only")
     if text is not None and not names:
         raise InvalidRequestError("--only needs the name of an action")
     return tuple(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from lake.commands.parsing import (
     parse_seconds,
     parse_table,
 )
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError, did_you_mean
 from lake.core.base.units import parse_duration_ms, parse_size
 
 
@@ -141,3 +142,19 @@ def require_preview(*, explain: bool, is_preview: bool) -> None:
     """
     if explain and not is_preview:
         raise InvalidRequestError("--explain needs --dry-run")
+
+
+def require_actions(names: Sequence[str], flag: str) -> None:
+    """Check names of actions of `lake maintain`.
+
+    Raises:
+        InvalidRequestError: one is unknown.
+    """
+    from lake.core.maintain.policies.policy import ACTIONS
+
+    for name in names:
+        if name not in ACTIONS:
+            raise InvalidRequestError(
+                f"{flag} names the unknown action {name!r}",
+                hint=did_you_mean(name, ACTIONS) or f"known are: {', '.join(ACTIONS)}",
+            )

@@ -10,7 +10,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.groups import Flag
-from lake.commands.options import PatternsArgument, moment, names
+from lake.commands.options import PatternsArgument, moment, names, require_actions
 from lake.commands.parsing import Moment, parse_table
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
@@ -60,6 +60,7 @@ def runs(
         raise InvalidRequestError(f"--limit must not be negative: {which.limit}")
     if log is not None and runs_table is not None:
         raise InvalidRequestError("--log contradicts --runs-table")
+    require_actions(which.action or (), "--action")
     state = context.obj
     if patterns and len(patterns) == 1:
         # The document names it.

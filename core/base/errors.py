@@ -181,6 +181,13 @@ class TimedOutError(LakeError):
     kind = "timed-out"
 
 
+class OutOfTimeError(TimedOutError):
+    """The time that a run has for its work ended, see `RunContext.require_time`; what is left is for the next run."""
+
+    kind = "out-of-time"
+    status = "partial"
+
+
 class EngineError(LakeError):
     """The engine could not start, or lost a task because of a defect or a machine failure."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lake.core.base.clock import Clock, Ids, SystemClock, SystemIds
+from lake.core.base.errors import OutOfTimeError
 from lake.core.base.interrupts import Interrupts
 from lake.core.base.progress import Progress, Silent
 
@@ -54,3 +55,16 @@ class RunContext:
     def has_ended(self) -> bool:
         """Whether the time of the run has ended."""
         return self.until is not None and self.clock.monotonic() >= self.until
+
+    def require_time(self, ending: str, hint: str | None = None) -> None:
+        """Check that the time of the run has not ended.
+
+        Args:
+            ending: what is done and what is not, if the work ends now.
+            hint: what the user can do then.
+
+        Raises:
+            OutOfTimeError: it has ended.
+        """
+        if self.has_ended:
+            raise OutOfTimeError(f"the time has ended: {ending}", hint=hint)

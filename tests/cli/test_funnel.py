@@ -33,6 +33,7 @@ ERRORS = [
     (errors.LockedError("m"), 8, "failed", "locked"),
     (errors.NotAuthorisedError("m"), 9, "failed", "not-authorised"),
     (errors.TimedOutError("m"), 10, "failed", "timed-out"),
+    (errors.OutOfTimeError("m"), 10, "partial", "out-of-time"),
     (errors.StoppedError(2), 130, "failed", "stopped"),
     (errors.StoppedError(15), 143, "failed", "stopped"),
     (errors.EngineError("m"), 1, "failed", "engine"),

@@ -177,7 +177,11 @@ def test_hostile_plans_end_with_an_error(lake: CommandLine, tmp_path: Path) -> N
         assert refused.exit_code == 7, text[:40]
     assert "hint: lake maintain --plan FILE writes one\n" in refused.stderr
     path.write_text('{"format": 1, "catalog": "other", "actions": []}')
-    assert "for the catalog 'other'" in lake("--json", "apply", path).json()["error"]["message"]
+    other = lake("--json", "apply", path).json()["error"]
+    assert "for the catalog 'other'" in other["message"]
+    assert other["hint"] == "choose the catalog of the plan by --catalog or --warehouse"
+    missing = lake("--json", "apply", tmp_path / "missing.json").json()["error"]
+    assert missing["hint"] == "lake maintain --plan FILE writes one"
     path.chmod(0o666)
     assert lake("apply", path).exit_code == 3
 
@@ -200,3 +204,19 @@ def test_the_first_policy_changes_nothing_whatever_the_names_are(
     path.write_text(edited.replace("# enabled = true", "enabled = false"))
     due = lake.ok("maintain", "--dry-run", "--policy", path)["plan"]["due"]
     assert due == []
+
+
+def test_a_first_policy_is_not_written_into_the_folder_of_a_table(lake: CommandLine) -> None:
+    folder = Path(lake.table("db.small").location().removeprefix("file://"))
+
+    result = lake("maintain", "--init", folder / "policy.toml")
+
+    assert (result.exit_code, "is inside the folder of table" in result.stderr) == (3, True)
+    assert not (folder / "policy.toml").exists()
+
+
+@pytest.mark.parametrize("option", ["--plan", "--init", "--log", "--status", "--policy"])
+def test_an_empty_name_as_of_an_unset_variable_is_refused(lake: CommandLine, option: str) -> None:
+    result = lake("maintain", option, "")
+
+    assert (result.exit_code, f"{option} needs the name of a file" in result.stderr) == (2, True)

@@ -234,7 +234,11 @@ def test_a_property_that_is_not_allowed_is_a_failure_and_nothing_is_done_to_the_
         ('["*"]\nenabled = "perhaps"', "is not true or false: 'perhaps'", ""),
         ('["*"]\nenabled = 0', "is not true or false: 0", ""),
         ('["*"]\nexpire.when = 3', "is not a text", ""),
-        ('["*"]\nexpire.when = "snapshot > 3"', "the condition of when of expire", "snapshots"),
+        (
+            '["*"]\nexpire.when = "snapshot > 3"',
+            "the condition of when of expire",
+            "did you mean snapshots?",
+        ),
         ('["*"]\nwindow = "25:00-26:00"', "is not a window", "22:00-06:00"),
         ('["*"]\nwindow = "01:00-01:00"', "it has no length", "leave it out"),
         ('["*"]\nwindow = "01:00-02:00 Europe/Berln"', "unknown time zone", "Europe/Berlin"),
@@ -289,6 +293,8 @@ def test_hostile_files_end_with_an_error(lake: CommandLine, policy: Write, tmp_p
     ):
         code, said, _ = refused(lake, "--policy", path)
         assert (code, message in said) == (7, True), said
+    _, _, hint = refused(lake, "--policy", tmp_path / "missing.toml")
+    assert hint == "lake maintain --init FILE writes a first policy"
     (tmp_path / "lake.toml").unlink()
     open_to_all = policy("", "open.toml")
     open_to_all.chmod(0o666)
@@ -337,6 +343,18 @@ def test_options_of_a_policy_reach_the_verb(
     assert len(found.inspect.data_files()) == 6 - 4 + 1
     assert len(found.snapshots()) == 2
     assert [blob.fields for blob in found.metadata.statistics[0].blob_metadata] == [[1]]
+
+
+def test_the_owner_of_a_table_sets_the_properties_by_lake_alter(
+    lake: CommandLine, policy: Write
+) -> None:
+    lake.ok("alter", "db.a", "--set", "lake.maintain.enabled=false")
+
+    result = lake.ok("maintain", "db.a", "--policy", policy(f'["*"]\n{DUE}'))["result"]
+
+    assert result["actions"] == []
+    lake.ok("alter", "db.a", "--unset", "lake.maintain.enabled")
+    assert "lake.maintain.enabled" not in lake.table("db.a").properties
 
 
 def test_properties_reach_the_verb(lake: CommandLine) -> None:

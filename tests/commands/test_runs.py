@@ -293,6 +293,8 @@ def test_errors_are_printed_with_flags_and_without_secrets(lake: CommandLine, lo
         (("--limit", "-1"), "--limit must not be negative"),
         (("--since", "soon"), "--since: 'soon' is neither an age nor a time"),
         (("--action", "compact,,expire"), "empty name"),
+        (("--action", "compct"), "--action names the unknown action 'compct'"),
+        (("--action", "expire,compct"), "hint: did you mean compact?"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(

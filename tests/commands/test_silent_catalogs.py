@@ -6,25 +6,47 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from support.cli.command_line import CommandLine
 from support.cli.service_line import ConfiguredLine
 
 
 class _Server(ThreadingHTTPServer):
-    """A REST catalog with tables in two namespaces; requests whose path ends with a text get no answer."""
+    """A REST catalog with tables in two namespaces; some requests get no answer.
+
+    Args:
+        silent: the method, the end of the path, and the number of such requests that are answered.
+        metadata: the metadata files of tables, by the ends of their paths.
+    """
 
     daemon_threads = True
 
-    def __init__(self, silent: str) -> None:
+    def __init__(
+        self,
+        method: str,
+        silent: str,
+        answered: int = 0,
+        metadata: Mapping[str, Path] | None = None,
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.silent = silent
+        self.method, self.silent, self.answered = method, silent, answered
+        self.metadata = metadata or {}
         self.asked, self.ended = threading.Event(), threading.Event()
+        self.changes = 0
+
+    def is_silent(self, method: str, path: str) -> bool:
+        """Whether a request gets no answer."""
+        if method != self.method or not path.endswith(self.silent):
+            return False
+        self.answered -= 1
+        return self.answered < 0
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -36,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer, or wait for the end of the test."""
         path = self.path.partition("?")[0]
-        if path.endswith(self.server.silent):
+        if self.server.is_silent(self.command, path):
             self.server.asked.set()
             self.server.ended.wait()
             return
@@ -47,22 +69,59 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_POST(self) -> None:
+        """Count a change, and answer or wait."""
+        self.server.changes += 1
+        self.do_GET()
+
     def _answer(self, path: str) -> dict[str, Any]:
         if path.endswith("/config"):
             return {"defaults": {}, "overrides": {}}
         if path.endswith("/namespaces"):
             return {"namespaces": [] if "parent" in self.path else [["a"], ["b"]]}
         namespace = path.split("/")[-2]
+        if file := self.server.metadata.get(path.partition("/namespaces")[2]):
+            return {"metadata-location": f"file://{file}", "metadata": json.loads(file.read_text())}
         return {"identifiers": [{"namespace": [namespace], "name": "t"}]}
+
+
+@contextmanager
+def running(server: _Server) -> Iterator[_Server]:
+    """Let a server answer in the background."""
+    with server:
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        try:
+            yield server
+        finally:
+            server.ended.set()
+            server.shutdown()
+
+
+def line_of(server: _Server, folder: Path) -> ConfiguredLine:
+    """Return the command line with the server as its catalog."""
+    file = Path(os.environ["PYICEBERG_HOME"], ".pyiceberg.yaml")
+    uri = f"http://127.0.0.1:{server.server_port}"
+    file.write_text(yaml.safe_dump({"catalog": {"far": {"type": "rest", "uri": uri}}}))
+    file.chmod(0o600)
+    return ConfiguredLine(folder, engine="inline")
+
+
+def stopped(server: _Server, folder: Path, *command: object) -> tuple[int, str]:
+    """Stop a command when the server is silent; return the exit code and what it prints."""
+    process = line_of(server, folder).start("--catalog", "far", *command)
+    assert server.asked.wait(60)
+
+    process.send_signal(signal.SIGTERM)
+
+    # A request may take 60 seconds, and is repeated.
+    _, printed = process.communicate(timeout=45)
+    return process.returncode, printed.decode()
 
 
 @pytest.fixture(params=["/a/tables", "/a/tables/t"], ids=["a list", "a table"])
 def server(request: pytest.FixtureRequest) -> Iterator[_Server]:
-    with _Server(request.param) as running:
-        threading.Thread(target=running.serve_forever, args=(0.05,)).start()
-        yield running
-        running.ended.set()
-        running.shutdown()
+    with running(_Server("GET", request.param)) as found:
+        yield found
 
 
 @pytest.mark.parametrize(
@@ -71,15 +130,57 @@ def server(request: pytest.FixtureRequest) -> Iterator[_Server]:
 def test_a_stop_signal_does_not_wait_for_a_server_that_does_not_answer(
     server: _Server, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    file = Path(os.environ["PYICEBERG_HOME"], ".pyiceberg.yaml")
-    uri = f"http://127.0.0.1:{server.server_port}"
-    file.write_text(yaml.safe_dump({"catalog": {"far": {"type": "rest", "uri": uri}}}))
-    file.chmod(0o600)
-    process = ConfiguredLine(tmp_path, engine="inline").start("--catalog", "far", *command)
-    assert server.asked.wait(60)
+    code, printed = stopped(server, tmp_path, *command)
 
-    process.send_signal(signal.SIGTERM)
+    assert code == 143, printed
+    assert "stopped" in printed
 
-    _, printed = process.communicate(timeout=60)
-    assert process.returncode == 143, printed
-    assert b"stopped" in printed
+
+@pytest.fixture
+def tables(tmp_path: Path) -> dict[str, Path]:
+    """The metadata files of two tables with small files, as the server has them."""
+    lake = CommandLine(tmp_path / "warehouse", engine="inline")
+    found = {}
+    for namespace in ("a", "b"):
+        name = f"{namespace}.t"
+        for number in range(3):
+            lake.load(f"id\n{number}\n", "--create", table=name)
+        place = lake.table(name).metadata_location
+        found[f"/{namespace}/tables/t"] = Path(place.removeprefix("file://"))
+    return found
+
+
+def maintained(folder: Path, *more: object) -> tuple[object, ...]:
+    policy = folder / "policy.toml"
+    policy.write_text('["*".compact]\nwhen = "files > 1"\nmin-input-files = 2\n')
+    return ("maintain", "--only", "compact", "--policy", policy, *more)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_stop_signal_ends_all_threads_that_wait_for_a_table(
+    tables: dict[str, Path], tmp_path: Path, jobs: int
+) -> None:
+    # The tables are read once before.
+    with running(_Server("GET", "/tables/t", 2, tables)) as server:
+        code, printed = stopped(server, tmp_path, *maintained(tmp_path, "--jobs", jobs))
+
+    assert code == 143, printed
+    assert server.changes == 0
+
+
+@pytest.mark.parametrize("verb", ["ingest", "compact"])
+def test_a_commit_that_is_not_answered_is_unknown_after_a_stop_signal_and_removes_nothing(
+    tables: dict[str, Path], tmp_path: Path, verb: str
+) -> None:
+    source = tmp_path / "one.csv"
+    source.write_text("id\n7\n")
+    words = {"ingest": (source,), "compact": ("--min-input-files", 2)}[verb]
+    before = set(tmp_path.rglob("*.parquet"))
+
+    with running(_Server("POST", "/a/tables/t", 0, tables)) as server:
+        code, printed = stopped(server, tmp_path, verb, "a.t", *words)
+
+    assert code == 5, printed
+    assert server.changes == 1
+    assert len(set(tmp_path.rglob("*.parquet")) - before) == 1
+    assert not list(tmp_path.rglob("lake.lock"))

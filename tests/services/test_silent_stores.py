@@ -16,9 +16,11 @@ import pytest
 from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Proxy
 
+from lake.core.base.clock import SystemClock
 from lake.core.base.errors import TimedOutError
 from lake.core.io.objects import waits
 from lake.core.io.storage.storage import Storage
+from lake.core.transaction.session import open_session
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
 
@@ -114,3 +116,37 @@ def test_a_stop_signal_ends_a_command_whatever_it_waits_for(faulty: Service, pro
         assert result.exit_code == 143, result
     assert faulty.rows() == [(1,)]
     assert lake.ok("check", table, "--deep")["result"]["findings"] == []
+
+
+class Ahead(SystemClock):
+    """The machine's clock, moved forward by a test."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+def test_a_listing_that_a_store_does_not_end_is_given_up_when_the_time_has_ended(
+    faulty: Service, proxy: Proxy
+) -> None:
+    lake, clock, asked = faulty.line(), Ahead(), list[str]()
+    lake.ok("ingest", faulty.table(), csv(faulty.folder, "some.csv", id=[1]), "--create")
+    lake.open_session = partial(open_session, clock=clock)
+
+    def hanging(request: Asked) -> Answer | None:
+        # The only listing that asks for all that is below a folder.
+        if "prefix=" not in request.path or "delimiter=" in request.path:
+            return None
+        asked.append(request.path)
+        clock.ahead = 1000.0
+        return proxy.hang(request, lambda: Answer(0))
+
+    proxy.guard = hanging
+    result = lake("--json", "maintain", "--only", "clean", "--max-seconds", "15m")
+    proxy.guard = None
+    assert asked
+    assert result.exit_code == 6, result
+    (row,) = result.json()["result"]["rest"]
+    assert row["reason"] == "the time has ended: not all files were listed, and none was removed"
+    assert waits.has_requests()

@@ -62,8 +62,13 @@ def read_file(path: str, largest: int = _LARGEST) -> FoundFile:
     return FoundFile(path, data, owners, _is_open(found), is_regular, len(data) > largest)
 
 
-def read_named(path: str, largest: int = _LARGEST) -> bytes:
+def read_named(path: str, largest: int = _LARGEST, *, made_by: str) -> bytes:
     """Return the contents of a file that the user named, of which all must be known: a policy, or a plan.
+
+    Args:
+        path: its path.
+        largest: the most bytes that it may have.
+        made_by: the hint if there is no such file.
 
     Raises:
         BadInputError: it cannot be read, is not a regular file, or is larger than `largest` bytes.
@@ -72,7 +77,8 @@ def read_named(path: str, largest: int = _LARGEST) -> bytes:
     try:
         file = read_file(path, largest)
     except OSError as error:
-        raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
+        hint = made_by if isinstance(error, FileNotFoundError) else None
+        raise BadInputError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     if not file.is_regular:
         raise BadInputError(f"{path} is not a regular file")
     require_closed(file)

@@ -9,6 +9,7 @@ whether there is a file to remove. Then the store counts as silent, and nothing 
 from __future__ import annotations
 
 import os
+from _thread import LockType
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -18,12 +19,18 @@ from lake.core.base.interrupts import STOPPED
 from lake.core.io.objects.requests import timed_out
 
 _T = TypeVar("_T")
+# Raises what ends a wait.
+Check = Callable[[], None]
 # How long an answer may take after a stop.
 _LAST_SECONDS = 1.5
 # How often a thread that waits looks whether the command was stopped.
 _LOOK_SECONDS = 0.25
 # The hosts that did not answer after the stop of a command.
 _silent: set[str] = set()
+
+
+def unchecked() -> None:
+    """Let a wait go on: the default for `Check`."""
 
 
 class _Request(Generic[_T]):
@@ -69,6 +76,8 @@ class _Threads:
 
     def forget(self) -> None:
         """Forget all threads, which do not exist in a fork."""
+        # The locks of requests for which nothing waits any more.
+        self.left = list[LockType]()
         self._waiting = SimpleQueue[_Request[object]]()
         self._idle = 0
         self._lock = Lock()
@@ -100,17 +109,18 @@ _threads = _Threads()
 os.register_at_fork(after_in_child=_threads.forget)
 
 
-def has_silent_store() -> bool:
-    """Whether a store did not answer after the stop of the command, so that requests are still under way."""
-    return STOPPED.is_set() and bool(_silent)
+def has_requests() -> bool:
+    """Whether requests are under way for which nothing waits: a store was silent after a stop, or was too slow."""
+    return any(is_pending.locked() for is_pending in _threads.left)
 
 
-def awaited(host: str, work: Callable[[], _T]) -> _T:
+def awaited(host: str, work: Callable[[], _T], check: Check = unchecked) -> _T:
     """Make a request in another thread and return its result.
 
     Args:
         host: what is asked, for the error.
         work: makes the request; its errors are raised here.
+        check: called while the answer is waited for; raises what ends the wait. Only for requests that read.
 
     Raises:
         StoreError: the command was stopped, and there is no answer. Whether the request was processed is unknown.
@@ -126,6 +136,7 @@ def awaited(host: str, work: Callable[[], _T]) -> _T:
         while not STOPPED.is_set():
             if request.has_ended(_LOOK_SECONDS):
                 return request.answer()
+            check()
     except BaseException:
         _wait_a_little(host, request)
         raise
@@ -138,4 +149,5 @@ def _wait_a_little(host: str, request: _Request[_T]) -> bool:
     has_ended = request.has_ended(_LAST_SECONDS)
     if not has_ended:
         _silent.add(host)
+        _threads.left.append(request.is_pending)
     return has_ended

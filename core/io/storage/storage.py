@@ -48,7 +48,7 @@ from lake.core.io.objects.s3 import (
     is_plain,
 )
 from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
-from lake.core.io.objects.waits import awaited
+from lake.core.io.objects.waits import Check, awaited, unchecked
 from lake.core.io.objects.whole_objects import Found, Part
 from lake.core.io.storage import opening
 from lake.core.io.storage.atomic_files import flush
@@ -719,7 +719,9 @@ class Storage:
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         ]
 
-    def each_batch(self, folder: str, *, files: int = 0) -> Iterator[pa.Table]:
+    def each_batch(
+        self, folder: str, *, files: int = 0, check: Check = unchecked
+    ) -> Iterator[pa.Table]:
         """Yield all files below a folder as columns (`LISTING`); none if it is missing.
 
         Links are neither yielded nor followed. Sizes and times of local files are NULL, as each would take a system
@@ -728,6 +730,7 @@ class Storage:
         Args:
             folder: the folder.
             files: how many files are expected; many are listed in a store by several requests at a time.
+            check: called again and again while a store is listed; raises what ends the listing.
         """
         parsed = paths.parse(folder)
         if parsed.is_local:
@@ -738,7 +741,9 @@ class Storage:
                     unknown = pa.nulls(len(names), pa.int64())
                     yield pa.table([pa.array(located, pa.string()), unknown, unknown], LISTING)
             return
-        listing = StoreListing(self._listed, lambda parent: self.resolve(parent)[1], files)
+        listing = StoreListing(
+            partial(self._listed, check=check), lambda parent: self.resolve(parent)[1], files
+        )
         yield from _rebatched(listing.below(folder))
 
     def _local_files(self, folder: str, found: Iterable[str]) -> Iterator[StoredFile]:
@@ -751,7 +756,7 @@ class Storage:
                     yield file
 
     @_retry_with_fresh_credentials
-    def _listed(self, folder: str, *, recursive: bool) -> list[Any]:
+    def _listed(self, folder: str, *, recursive: bool, check: Check = unchecked) -> list[Any]:
         """Return what is in a folder of a store."""
         filesystem, path = self.resolve(folder)
         selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
@@ -759,7 +764,7 @@ class Storage:
         host = client.host if client else paths.parse(folder).authority
         with translate_errors(folder):
             try:
-                return awaited(host, lambda: list(filesystem.get_file_info(selector)))
+                return awaited(host, lambda: list(filesystem.get_file_info(selector)), check)
             except OSError as error:
                 if is_silence(error):
                     raise timed_out(host) from error

@@ -44,6 +44,7 @@ from lake.core.spec.properties.table_properties import (
     FORMAT_VERSION,
     HONOURED,
     IGNORE_TOTALS,
+    MAINTENANCE_PREFIX,
     check_new,
     unknown_names,
 )
@@ -382,7 +383,8 @@ def _refuse_reserved(names: Sequence[str]) -> None:
             )
         if name == ENCRYPTION_KEY_ID:
             raise RefusedError(f"{name} cannot be changed: lake does not write encrypted tables")
-        if name.startswith(_OWN) and name not in _FOR_USERS:
+        is_users = name in _FOR_USERS or name.startswith(MAINTENANCE_PREFIX)
+        if name.startswith(_OWN) and not is_users:
             raise RefusedError(
                 f"{name} cannot be changed: lake records there which loads it has committed"
             )

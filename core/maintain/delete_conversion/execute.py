@@ -115,10 +115,16 @@ class _Run:
         self._result: ConversionResult | RewriteResult | None = None
 
     def all_commits(self, table: Table) -> None:
-        """Commit parts of the work until nothing remains or a limit is reached."""
+        """Commit parts of the work until nothing remains or a limit is reached.
+
+        Raises:
+            OutOfTimeError: the time of the run has ended after a commit, and something remains.
+        """
         now: Table | None = table
         while now is not None and len(self.snapshot_ids) < self._limits.commits:
             now = self._commit_once(now)
+            if now is not None:
+                self._session.require_time("what is left is for the next run")
             if self._limits.max_files is not None and self._files >= self._limits.max_files:
                 return
 

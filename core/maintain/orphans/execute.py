@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.base import locations
-from lake.core.base.errors import LakeError, NotFoundError, RefusedError
+from lake.core.base.errors import LakeError, NotFoundError, OutOfTimeError, RefusedError
 from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
@@ -98,6 +98,7 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
 
     Raises:
         RefusedError: too large a part of the files would go, or the table is another one now.
+        OutOfTimeError: the time of the run ended before all were removed; moved ones can be restored.
     """
     plan.check()  # check: share-of-orphans
     removed = Removed()
@@ -120,6 +121,9 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
             recheck=lambda now, remaining: _still_orphans(plan, now, remaining),
             removal=removal,
         )
+    except OutOfTimeError as error:
+        error.operation_id = run_id if removed.files else None
+        raise
     finally:
         if away is not None and not removed.files:
             with suppress(LakeError):

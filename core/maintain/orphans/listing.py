@@ -23,6 +23,7 @@ from lake.core.table.snapshots.summary import declared_totals
 from lake.core.transaction.garbage.name_set import NameSet, name_hashes
 
 if TYPE_CHECKING:
+    from lake.core.io.objects.waits import Check
     from lake.core.table.catalogs.catalog import Table
 
 # The folder below a table's location to which files are moved.
@@ -120,6 +121,7 @@ def list_files(
     names: FileNames,
     inventory: str | None,
     meanwhile: Callable[[], _T],
+    check: Check,
 ) -> tuple[ListedFiles, _T]:
     """Return the files below the table's folders and others, without those that were moved away.
 
@@ -130,11 +132,13 @@ def list_files(
         inventory: an inventory that contains the folders' files. The metadata folder is listed nevertheless, as
             newer metadata references files that the inventory contains.
         meanwhile: returns what else is needed. It is called while a store is listed, and after local folders are.
+        check: called again and again; raises what ends the listing.
 
     Raises:
         BadInputError: the inventory cannot be read, or contains no file of these folders.
         StorageError: the listing lacks the table's current metadata file, so it is not complete.
         RefusedError: the current metadata file is outside of the table's folders.
+        LakeError: what ``check`` raises.
     """
     if not any(locations.within(table.metadata_location, root) for root in table.roots):
         raise RefusedError(
@@ -163,12 +167,13 @@ def list_files(
 
     def list_all() -> None:
         for folder in folders if inventory is None else [beside]:
-            for files in table.storage.each_batch(folder, files=expected):
+            for files in table.storage.each_batch(folder, files=expected, check=check):
                 if stopped.is_set():
                     return
+                check()
                 add(files, names.of(files["path"]))
         if inventory is not None:
-            _add_inventory(table, inventory, folders, beside, names, add)
+            _add_inventory(table, inventory, folders, beside, names, add, check)
         if not has_current:  # check: complete-listing
             raise StorageError(
                 f"the listing of {folders[0]} lacks {table.metadata_location}",
@@ -209,10 +214,12 @@ def _add_inventory(
     beside: str,
     names: FileNames,
     add: Callable[[pa.Table, pa.Array], None],
+    check: Check,
 ) -> None:
     """Add the inventory's files below the folders, except those in the metadata folder."""
     found = 0
     for files in read_inventory(table.storage, inventory):
+        check()
         own = names.of(files["path"])
         kept = pc.and_not(_is_below(own, folders, names), _is_below(own, [beside], names))
         chosen = files.filter(kept)

@@ -163,6 +163,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
             to a snapshot that the table does not have.
         NotFoundError: one of the current snapshots is not complete.
         StorageError: the listing is not complete.
+        OutOfTimeError: the time of the run ended before all files were listed.
     """
     options.check(session.clock.now_ms())
     if not GC_ENABLED.of(table.metadata.properties):
@@ -174,12 +175,16 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     names = FileNames(options.equal_schemes, options.equal_authorities)
     _check_locations(table, options.location, names)
     reach = Reachability(table.storage, names, session.manifest_engine)
+    unlimited = f"lake clean {shlex.quote(table.identifier)} has no limit"
     found, current = list_files(
         table,
         options.location,
         names,
         options.inventory,
         meanwhile=lambda: reach.referenced(table.metadata),
+        check=lambda: session.require_time(
+            "not all files were listed, and none was removed", hint=unlimited
+        ),
     )
     with closing(found) as listed:
         referenced = referenced_names(table, current, listed.names, reach.manifest_files)

@@ -10,6 +10,7 @@ from lake.core.base.errors import InvalidRequestError, RefusedError, did_you_mea
 from lake.core.base.units import parse_duration_ms
 from lake.core.maintain.policies.conditions import parse_when
 from lake.core.maintain.policies.windows import Window, parse_window
+from lake.core.spec.properties.table_properties import MAINTENANCE_PREFIX
 from lake.core.table.catalogs.patterns import matches
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 # In the order in which a round does them.
 ACTIONS = ("expire", "compact", "deletes", "manifests", "clean", "stats")
-PROPERTY_PREFIX = "lake.maintain."
 _ENABLED, _WHEN, _WINDOW, _EVERY = "enabled", "when", "window", "every"
 # The settings of a table, and those of an action; all others are options of its verb.
 _OF_TABLES = (_ENABLED, _WINDOW, _EVERY)
@@ -171,9 +171,9 @@ def _require_quoted(pattern: str, name: str, value: Any, place: str) -> None:
 def _of_properties(properties: Mapping[str, str], choices: Choices) -> dict[str, Given]:
     found = {}
     for key, value in properties.items():
-        if not key.startswith(PROPERTY_PREFIX):
+        if not key.startswith(MAINTENANCE_PREFIX):
             continue
-        action, _, name = key.removeprefix(PROPERTY_PREFIX).rpartition(".")
+        action, _, name = key.removeprefix(MAINTENANCE_PREFIX).rpartition(".")
         place = f"property {key}"
         if action:
             _require_known(action, ACTIONS, place)

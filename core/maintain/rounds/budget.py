@@ -107,7 +107,7 @@ class Budget:
         left, whole = self._time()
         if left <= 0:
             return _passed(whole)
-        takes = (decision.forecast and decision.forecast.work_seconds) or 0.0
+        takes = decision.takes or 0.0
         # What needs more than half of the time would otherwise never begin.
         if decision.action != _DIVISIBLE and left < min(takes, whole / 2):
             return f"it takes about {format_duration(takes)}, and {format_duration(left)} are left"

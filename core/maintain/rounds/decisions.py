@@ -36,12 +36,18 @@ class Decision:
     reason: str
     options: Mapping[str, Given]
     forecast: ForecastFacts | None = None
+    took: float | None = None
+    """The seconds that it took last; None if that is not known."""
+
+    @property
+    def takes(self) -> float | None:
+        """The seconds that it is expected to take, by its forecast, or as last time; None if that is not known."""
+        return self.took if self.forecast is None else self.forecast.work_seconds
 
     @property
     def work_seconds(self) -> float:
-        """How long it is expected to take."""
-        takes = None if self.forecast is None else self.forecast.work_seconds
-        return work_seconds(0) if takes is None else takes
+        """Roughly the seconds that it takes."""
+        return work_seconds(0) if self.takes is None else self.takes
 
     def facts(self, reason: str | None = None) -> DecisionFacts:
         """Return the decision for the outcome, maybe with another reason."""
@@ -83,6 +89,7 @@ def decide(
         reason=reason,
         options=options,
         forecast=seen.forecast(action),
+        took=experience.seconds,
     )
 
 
@@ -107,6 +114,9 @@ def _need(
             return True, "the last statistics expired with their snapshot"
         changed = f"{seen.statistics.changed:.0%} of the rows changed since the last statistics"
         return seen.statistics.changed >= _STALE, changed
+    if action == "expire" and experience.is_unfinished:
+        # The files of a commit, which no forecast contains.
+        return True, "the last run did not delete all files"
     return _pays(seen, action)
 
 

@@ -46,6 +46,7 @@ class RoundOptions:
         runs_table: the name of the table to which the runs are appended; None for none.
         status: the path of the status file; None for none.
         plan: the path of the plan file; None for none.
+        first_policy: the path of the policy that is written; None for none.
         asked: returns what the policy of a table asks the actions to do, at a time in ms since 1970; raises
             `InvalidRequestError` if an option has a value that is not allowed.
         pending: counts the checkpoints of a table that were never committed.
@@ -66,6 +67,7 @@ class RoundOptions:
     runs_table: str | None = None
     status: str | None = None
     plan: str | None = None
+    first_policy: str | None = None
     asked: Callable[[TablePolicy, int], Asked]
     pending: Callable[[Table], int]
     clean: Callable[[str], str]
@@ -76,4 +78,5 @@ class RoundOptions:
     @property
     def paths(self) -> list[str]:
         """The files that are written."""
-        return [path for path in (self.log, self.status, self.plan) if path is not None]
+        written = (self.log, self.status, self.plan, self.first_policy)
+        return [path for path in written if path is not None]

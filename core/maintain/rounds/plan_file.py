@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lake.core.base.clock import Ids
 
 _FORMAT, _PLACE = 1, "the plan"
+_MADE_BY = f"{Option.PLAN} FILE writes one"
 # The plan of a hundred thousand actions.
 _LARGEST = 64 * 1024 * 1024
 _OWN_KEYS = frozenset({"format", "catalog", "created_at", "actions"})
@@ -136,10 +137,11 @@ def read_plan(path: str, catalog: str) -> list[PlannedAction]:
         BadInputError: it cannot be read, is not a plan, or is one for another catalog.
         RefusedError: every user can change it.
     """
-    document = _document(path, read_named(path, _LARGEST))
+    document = _document(path, read_named(path, _LARGEST, made_by=_MADE_BY))
     if document.get("catalog") != catalog:
         raise BadInputError(
-            f"{path} is a plan for the catalog {document.get('catalog')!r}, and this is {catalog}"
+            f"{path} is a plan for the catalog {document.get('catalog')!r}, and this is {catalog}",
+            hint=f"choose the catalog of the plan by {Option.CATALOG} or {Option.WAREHOUSE}",
         )
     actions = document.get("actions")
     if not isinstance(actions, list):
@@ -158,9 +160,7 @@ def _document(path: str, data: bytes) -> Mapping[str, Any]:
 
 
 def _not_a_plan(path: str) -> BadInputError:
-    return BadInputError(
-        f"{path} is not a plan of lake maintain", hint=f"{Option.PLAN} FILE writes one"
-    )
+    return BadInputError(f"{path} is not a plan of lake maintain", hint=_MADE_BY)
 
 
 def _action(path: str, found: Any) -> PlannedAction:

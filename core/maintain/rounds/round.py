@@ -11,6 +11,7 @@ from lake.core.base.errors import (
     EngineError,
     LakeError,
     NotFoundError,
+    OutOfTimeError,
     ReportedError,
     StoppedError,
 )
@@ -367,6 +368,10 @@ class _TableWork:
         except StoppedError as stop:
             self._add(seen, decision, stop, clock.monotonic() - begun, None)
             raise
+        except OutOfTimeError as error:
+            self._add(seen, decision, error, clock.monotonic() - begun, None)
+            self.result.rest.append(decision.facts(error.message))
+            return _Done(seen)
         except LakeError as error:
             return self._failed(seen, decision, error, clock.monotonic() - begun)
         seconds = clock.monotonic() - begun
@@ -415,9 +420,12 @@ class _TableWork:
 
 
 def _left(outcome: Outcome, *, has_ended: bool) -> str:
-    """Return what a compaction left for the next run because of a budget; empty if it left nothing."""
+    """Return what an action left for the next run because of a budget; empty if it left nothing."""
     files = CompactionFacts.of(outcome.plan).remaining_files
     groups = CompactionResult.of(outcome.result).failed_groups if has_ended else 0
+    is_cut = has_ended and outcome.status is Status.PARTIAL
     if groups:
         return f"the time has ended, and groups of files are left: {groups:,}"
-    return f"files are left: {files:,}" if files else ""
+    if files:
+        return f"files are left: {files:,}"
+    return "the time has ended, and a part is left" if is_cut else ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError, OutOfTimeError
 from lake.core.base.facts import ErrorFacts, Facts
 from lake.core.base.outcome import Status
 from lake.core.base.units import iso_time, parse_time_ms
@@ -112,8 +112,13 @@ class Entry(Facts):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the action failed; another run, or a stop signal, is not a failure."""
-        return self.error is not None and self.error.kind != "stopped"
+        """Whether the action failed; another run, a stop signal, or the end of the time is not a failure."""
+        return self.error is not None and self.error.kind != "stopped" and not self.is_out_of_time
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the time of the run ended before the action had done its work."""
+        return self.error is not None and self.error.kind == OutOfTimeError.kind
 
     def line(self) -> str:
         """Return the entry as one line of JSON, without a line break."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lake.core.base.outcome import Status
 from lake.core.maintain.run_log.entries import Entry, ExpectedFacts, Measures
@@ -12,7 +12,7 @@ from lake.core.maintain.run_log.entries import Entry, ExpectedFacts, Measures
 PATIENCE = 3
 _FIRST_WAIT_MS, _LONGEST_WAIT_MS = 15 * 60_000, 24 * 3_600_000
 _MOST_DOUBLINGS = 16
-# An action that read data and saved nothing is repeated after this time.
+# An action that read data and saved nothing, or whose time ended, is repeated after this time.
 _COOL_DOWN_MS = 24 * 3_600_000
 _CLOCKS_DIFFER_MS = 5 * 60_000
 _ENDED = frozenset({Status.DONE, Status.NOTHING_TO_DO, Status.PARTIAL})
@@ -25,12 +25,16 @@ class Experience:
     Args:
         done_ms: when it ended last without an error, in ms since 1970; None if it never did.
         failures: how many times it failed since then.
+        seconds: how long it took last, or until its time ended; None if that is not known.
+        is_unfinished: whether it left a part of its work then.
         wait_until_ms: the time before which it is not tried again; None for now.
         reason: why.
     """
 
     done_ms: int | None = None
     failures: int = 0
+    seconds: float | None = None
+    is_unfinished: bool = False
     wait_until_ms: int | None = None
     reason: str = ""
 
@@ -79,25 +83,36 @@ class Experiences:
 def _experience(entries: Sequence[Entry]) -> Experience:
     """Return the experience of the entries of one action on one table."""
     done = next(filter(_is_done, reversed(entries)), None)
-    done_ms = None if done is None else done.at_ms
+    tried = next((entry for entry in reversed(entries) if _shows_time(entry)), None)
+    known = Experience(
+        done_ms=None if done is None else done.at_ms,
+        seconds=None if tried is None else tried.seconds,
+        is_unfinished=tried is not None
+        and (tried.is_out_of_time or tried.status == Status.PARTIAL),
+    )
     failed = list(_failed_since_done(entries))
     failures = len(failed)
     if failures >= PATIENCE:
         doublings = min(failures - PATIENCE, _MOST_DOUBLINGS)
         wait = min(_FIRST_WAIT_MS * 2**doublings, _LONGEST_WAIT_MS)
-        return Experience(
-            done_ms=done_ms,
+        return replace(
+            known,
             failures=failures,
             wait_until_ms=failed[0].at_ms + wait,
             reason=f"it failed {failures:,} times in a row",
         )
-    if not failures and done is not None and bought_nothing(done):
-        return Experience(
-            done_ms=done_ms,
-            wait_until_ms=done.at_ms + _COOL_DOWN_MS,
-            reason="it saved nothing last time",
+    if not failures and tried is not None and (tried.is_out_of_time or bought_nothing(tried)):
+        last = "its time ended" if tried.is_out_of_time else "it saved nothing"
+        return replace(
+            known,
+            wait_until_ms=tried.at_ms + _COOL_DOWN_MS,
+            reason=f"{last} last time",
         )
-    return Experience(done_ms=done_ms, failures=failures)
+    return replace(known, failures=failures)
+
+
+def _shows_time(entry: Entry) -> bool:
+    return entry.is_out_of_time or _is_done(entry)
 
 
 def _is_done(entry: Entry) -> bool:

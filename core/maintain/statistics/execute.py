@@ -42,6 +42,7 @@ def execute(session: Session, table: Table, options: StatisticsOptions) -> Outco
 
     Raises:
         CorruptFileError: a file cannot be read; nothing was changed.
+        OutOfTimeError: the time of the run ended before all files were read; nothing was changed.
         CommitConflictError: the snapshot expired meanwhile; nothing was changed.
         CommitUnknownError: the commit may have succeeded; the file is kept.
     """
@@ -109,6 +110,7 @@ def _sketches(session: Session, plan: StatisticsPlan) -> list[ThetaSketch]:
     results = engine.run(tasks, sketch_columns, storage=plan.table.storage, meter=meter)
     with closing(results), shown(session.progress, meter):  # type: ignore[type-var]
         for result in results:
+            session.require_time("not all files were read, and no statistics were written")
             for sketch, report in zip(sketches, result.value.columns, strict=True):
                 sketch.merge(report.sketch())
     return sketches

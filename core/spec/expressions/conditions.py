@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError, did_you_mean
 from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.units import natural_number, parse_duration_ms, parse_size
@@ -307,9 +307,13 @@ class _Parser(LogicParser[Condition]):
         return part.negated()
 
     def _condition(self) -> Condition:
-        if self._next.kind != "word" or self._next.text not in self._quantities:
+        start, name = self._next.start, self._next.text
+        if self._next.kind != "word" or self._next.word in _KEYWORDS:
             self._fail("a name, not or (")
-        name = self._take().text
+        if name not in self._quantities:
+            meant = did_you_mean(name, self._quantities)
+            self._fail_at(start, f"nothing that is measured is named {name}", meant)
+        self._take()
         if self._next.word not in _SIGNS:
             self._fail(f"one of {' '.join(_COMPARE)}")
         start, sign = self._next.start, _SIGNS[self._take().word]

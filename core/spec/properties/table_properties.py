@@ -50,6 +50,8 @@ GC_ENABLED = flag("gc.enabled", default=True)
 ENCRYPTION_KEY_ID = "encryption.key-id"
 
 # Properties of lake and of Flink's sinks, not in Iceberg's TableProperties
+# The beginning of the properties by which the owner of a table says what `lake maintain` may do.
+MAINTENANCE_PREFIX = "lake.maintain."
 IGNORE_TOTALS = flag("lake.ignore-summary-totals", default=False)
 ABANDONED_METADATA: Setting[tuple[str, ...]] = Setting(
     "lake.abandoned-metadata",

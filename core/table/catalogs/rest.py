@@ -33,6 +33,8 @@ from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError, Re
 from lake.core.base.options import Option
 from lake.core.base.redaction import is_secret
 from lake.core.base.units import natural_number
+from lake.core.io.objects.requests import StoreError
+from lake.core.io.objects.waits import awaited
 from lake.core.io.storage.credentials import Credentials
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.properties.values import whole
@@ -481,13 +483,27 @@ def _time_ordered_uuid(clock: Clock, ids: Ids) -> str:
 def _guarded(send: _Send, limits: tuple[float, ...], known: list[str]) -> _Send:
     def guarded(request: requests.PreparedRequest, **options: Any) -> requests.Response:
         check_host(str(request.url), known)
-        return send(request, **{**options, "timeout": options.get("timeout") or limits})
+        options["timeout"] = options.get("timeout") or limits
+        return _awaited(str(request.url), lambda: send(request, **options))
 
     return guarded
 
 
 def _limited(post: _Send, limits: tuple[float, ...]) -> _Send:
-    def limited(*arguments: Any, **options: Any) -> requests.Response:
-        return post(*arguments, **{"timeout": limits, **options})
+    def limited(url: str, *arguments: Any, **options: Any) -> requests.Response:
+        options = {"timeout": limits, **options}
+        return _awaited(url, lambda: post(url, *arguments, **options))
 
     return limited
+
+
+def _awaited(url: str, work: Callable[[], requests.Response]) -> requests.Response:
+    """Make a request and return its answer.
+
+    Raises:
+        Timeout: the command was stopped, and there is no answer. Whether the request was processed is unknown.
+    """
+    try:
+        return awaited(urlsplit(url).netloc, work)
+    except StoreError as error:
+        raise requests.Timeout(str(error)) from error

@@ -141,6 +141,7 @@ def remove_in_batches(
 
     Raises:
         LakeError: the table can no longer be read: nothing more is removed.
+        OutOfTimeError: the time of the run has ended; the rest is not removed.
     """
     total_bytes = int(pc.sum(files["bytes"]).as_py() or 0)
     meter = Meter(removal.title, tasks=files.num_rows, total_bytes=total_bytes)
@@ -148,6 +149,8 @@ def remove_in_batches(
     with shown(session.progress, meter):
         while remaining.num_rows:
             session.interrupts.checkpoint()
+            left = f"{remaining.num_rows:,} of {files.num_rows:,} files were not removed"
+            session.require_time(left)
             now = detector.reload(table)
             if now.metadata_location != checked:  # check: reload-during-deletion
                 before = remaining.num_rows

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lake.core.base.errors import OutOfTimeError
 from lake.core.base.interrupts import STOPPED
 from lake.core.io.objects import waits
 from lake.core.io.objects.requests import TRIES, StoreError, Tries, timed_out
@@ -54,9 +55,29 @@ def test_after_a_stop_a_silent_store_is_not_asked_again(stopped: None) -> None:
         with pytest.raises(StoreError, match="host did not answer in time"):
             awaited("host", silent)
     assert len(asked) <= 1
-    assert waits.has_silent_store()
+    assert waits.has_requests()
     assert tries(StoreError("busy", 503)) == 3
     release.set()
     STOPPED.clear()
     assert awaited("host", lambda: 7) == 7
-    assert not waits.has_silent_store()
+    for is_pending in waits._threads.left:
+        assert is_pending.acquire(timeout=60)
+        is_pending.release()
+    assert not waits.has_requests()
+
+
+def test_a_caller_may_end_its_wait_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "_LAST_SECONDS", 0.0)
+    release = Event()
+
+    def ended() -> None:
+        raise OutOfTimeError("the time has ended")
+
+    with pytest.raises(OutOfTimeError):
+        awaited("host", lambda: release.wait(60), ended)
+
+    assert waits.has_requests()
+    # The store is not silent: others ask it as before.
+    assert awaited("host", lambda: 7) == 7
+    release.set()
+    assert waits._threads.left[-1].acquire(timeout=60)

@@ -88,7 +88,7 @@ def test_the_failures_since_the_last_success_count_and_fewer_than_three_wait_for
 def test_a_success_ends_every_wait(found: list[tuple[str, int]], end: str) -> None:
     experience = known(*history(found), at(0, KINDS[end]))
 
-    assert experience == Experience(done_ms=NOW)
+    assert experience == Experience(done_ms=NOW, seconds=KINDS[end].seconds)
 
 
 @settings(max_examples=examples(500))
