@@ -63,6 +63,7 @@ _TWO_CATALOGS = "tests/commands/test_two_catalogs.py"
 _SHARED = "tests/commands/test_shared_folders.py"
 _OWNERSHIP = "tests/commands/test_clean_ownership.py"
 _FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
+_EXPIRE_PARTITIONS = "tests/commands/test_expire_partitions.py"
 _EXPIRE_COMMAND = "tests/commands/test_expire.py"
 _VERIFY = f"{_CORE}/maintain/compaction/test_verify.py"
 _LOCATIONS = f"{_CORE}/base/test_locations.py"
@@ -449,6 +450,8 @@ CHECKS = (
         instead("options.older_than", "options.older_than + 10 * FLOOR_MS"),
         _WORLD,
     ),
+    _check("period-of-format", never, _EXPIRE_PARTITIONS),
+    _check("all-digits", never, _EXPIRE_PARTITIONS),
     _check("not-registered-again", never, _ENTRIES),
     _check("newer-version-of-folder", never, _ENTRIES),
     _check("metadata-of-other-catalogs", never, _ENTRIES),
