@@ -172,6 +172,15 @@ def test_digits_without_separators_give_a_time_only_if_none_is_missing(lake: Com
     assert ids_in(lake.warehouse) == []
 
 
+def test_a_digit_is_not_missed_because_another_number_has_it(lake: CommandLine) -> None:
+    source = lake.warehouse.parent / "rows.csv"
+    source.write_text("id,p\n1,2020 112\n2,2020 1102\n")
+    lake.ok("ingest", "db.t", source, "--create", "--partition-by", "p")
+
+    expire(lake, "--by", "p", "--older-than", "30d", "--format", "%Y %m%d")
+    assert ids_in(lake.warehouse) == [1]
+
+
 def test_the_oldest_go_first_if_there_are_more_than_the_maximum(lake: CommandLine) -> None:
     add(lake, f"1,{day(60)}", f"2,{day(70)}", f"3,{day(50)}", f"4,{day(1)}")
 

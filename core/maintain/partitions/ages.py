@@ -26,6 +26,7 @@ from pyiceberg.transforms import (
 from lake.core.base.arrow import Int64s, one_array
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.options import Option
+from lake.core.base.units import read_time
 from lake.core.spec.types.arrow_schema import find_id
 from lake.core.table.snapshots.partition_activity import ACTIVITY_COLUMNS
 
@@ -60,8 +61,6 @@ _DIRECTIVES = (
     ("GVUW", timedelta(days=7)),
 )
 _DIRECTIVE = re.compile("%(.)", re.DOTALL)
-# Numbers of which the texts have no separators.
-_ADJACENT = re.compile("%[YymdHIMSfjUWGVuw]%[YymdHIMSfjUWGVuw]")
 # In the afternoon, and with a different number in each of its parts.
 _SAMPLE = datetime(2001, 11, 23, 16, 45, 56, tzinfo=UTC)
 _MOST_YEARS = 250_000
@@ -172,16 +171,12 @@ def _text_end(text: str | None, text_format: str) -> int:
         end = _next_period(begin, text_format)
     except (ValueError, OverflowError):
         return NEVER
-    # Python reads 202611 as 1 January 2026.
-    # check: all-digits
-    if _ADJACENT.search(text_format) and len(text) != len(begin.strftime(text_format)):
-        return NEVER
     # The next millisecond: a period has not ended before.
     return -((datetime(1970, 1, 1, tzinfo=UTC) - end) // timedelta(milliseconds=1))
 
 
 def _begin(text: str, text_format: str) -> datetime:
-    begin = datetime.strptime(text, text_format)  # noqa: DTZ007 - UTC without a zone
+    begin = read_time(text, text_format)
     return begin if begin.tzinfo else begin.replace(tzinfo=UTC)
 
 
