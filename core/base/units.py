@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from lake.core.base.errors import InvalidRequestError
 
@@ -24,6 +25,11 @@ _MILLISECONDS = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
+# The digits of the numbers in times, which may adjoin each other: fractions are milliseconds or microseconds.
+_NUMBERS = {**dict.fromkeys("ymdHIMSUWV", "2"), "Y": "4", "G": "4", "j": "3", "u": "1", "w": "1"}
+_PARTS = re.compile(
+    rf"(?P<adjoining>(?:%[f{''.join(_NUMBERS)}]){{2,}})|%(?P<one>.)|(?P<blanks>\s+)|.", re.DOTALL
+)
 _STEP = 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Without a zone, whose text takes time to write.
@@ -132,6 +138,37 @@ def parse_time_ms(text: str) -> int:
         ) from error
     moment = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def read_time(text: str, form: str) -> datetime:
+    """Return a time as `datetime.strptime` reads it; a number must have all digits if another one adjoins it.
+
+    Raises:
+        ValueError: the text does not have the format. Python would read 1112026 as the 11th of January.
+    """
+    if not _digits(form).fullmatch(text):  # check: all-digits
+        raise ValueError(f"{text} lacks a digit")
+    return datetime.strptime(text, form)  # noqa: DTZ007 - the caller decides what a time without a zone is
+
+
+@lru_cache
+def _digits(form: str) -> re.Pattern[str]:
+    """Return what a text of a format matches if each number that adjoins another one has all its digits."""
+
+    def pattern(part: re.Match[str]) -> str:
+        if part["adjoining"]:
+            return "".join(_fixed(name) for name in part[0][1::2])
+        if part["blanks"]:
+            return r"\s+"
+        if part["one"] in _NUMBERS:
+            return r"\d+"
+        return ".*" if part["one"] else re.escape(part[0])
+
+    return re.compile(_PARTS.sub(pattern, form), re.DOTALL | re.IGNORECASE)
+
+
+def _fixed(name: str) -> str:
+    return rf"\d{{{_NUMBERS[name]}}}" if name in _NUMBERS else r"(\d{3}){1,2}"
 
 
 def iso_time(time_ms: int) -> str | None:

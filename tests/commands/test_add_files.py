@@ -568,3 +568,61 @@ def test_a_damaged_file_is_refused_or_read_as_it_was_described(
             3,
             7,
         }
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("--rename-column", "a=b"), ("--add-column", "a int")],
+        [("--drop-column", "a"), ("--add-column", "a int")],
+        [("--rename-column", "a=c", "--rename-column", "c=a")],
+        [("--drop-column", "a"), ("--rename-column", "c=a")],
+        [("--drop-column", "s.x"), ("--add-column", "s.x int")],
+    ],
+)
+def test_a_column_does_not_get_the_name_of_another_one_in_files_without_ids(
+    lake: CommandLine, folder: Path, edits: list[tuple[str, ...]]
+) -> None:
+    columns = {"a": pa.array([1, 2], pa.int32()), "c": pa.array([5, 6], pa.int32())}
+    parts = pa.array([{"x": 7, "y": 8}] * 2, pa.struct([("x", pa.int32()), ("y", pa.int32())]))
+    file = write(folder / "a.parquet", {**columns, "s": parts})
+    lake.ok("create", "db.t", "--from", file)
+    lake.ok("add-files", "db.t", file)
+    *first, last = edits
+    for edit in first:
+        lake.ok("alter", "db.t", *edit)
+    before = lake.rows()
+
+    refused = lake("alter", "db.t", *last)
+
+    assert refused.exit_code == 3, refused
+    assert "files without field ids" in refused.stderr
+    assert lake.rows() == before
+    # The new files have ids.
+    lake.ok("compact", "db.t", "--rewrite-all", "--verify")
+    lake.ok("alter", "db.t", "--unset", MAPPING)
+    lake.ok("alter", "db.t", *last)
+    values = [list(row.values()) for row in lake.rows()]
+    kept = [list(row.values()) for row in before]
+    if "--add-column" in last and last[1] == "a int":
+        kept = [[*row, None] for row in kept]
+    elif "--add-column" in last:
+        kept = [[*row[:-1], {**row[-1], "x": None}] for row in kept]
+    assert values == kept
+
+
+def test_a_load_does_not_add_a_column_with_the_name_of_another_one_in_files_without_ids(
+    lake: CommandLine, folder: Path
+) -> None:
+    file = write(folder / "a.parquet", {"a": [1, 2], "c": [5, 6]})
+    lake.ok("create", "db.t", "--from", file)
+    lake.ok("add-files", "db.t", file)
+    lake.ok("alter", "db.t", "--rename-column", "a=b")
+    before = lake.rows()
+
+    for dry_run in ([], ["--dry-run"]):
+        refused = lake("ingest", "db.t", file, "--evolve", *dry_run)
+        assert refused.exit_code == 3, refused
+    assert lake.rows() == before
+    lake.load("c,d\n7,8\n", "--evolve")
+    assert len(lake.rows()) == 3

@@ -133,6 +133,54 @@ def test_a_format_gives_texts_a_time(
     assert ids_in(lake.warehouse) == [2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    "text_format",
+    [
+        # Minutes where months are meant.
+        "%Y-%M-%d",
+        "%Y-%d",
+        # Python ignores a week without a weekday, and a half day without its hours.
+        "%Y-%W",
+        "%Y-%m-%d-%I",
+        "%Y-%m-%d %I %%p",
+    ],
+)
+def test_a_format_that_reads_one_time_as_another_is_refused(
+    lake: CommandLine, text_format: str
+) -> None:
+    source = lake.warehouse.parent / "rows.csv"
+    source.write_text(f'id,p\n1,"{NOW.strftime(text_format)}"\n')
+    lake.ok("ingest", "db.t", source, "--create", "--partition-by", "p")
+
+    wanted = ("--by", "p", "--older-than", "0s", "--unsafe-retention", "--format", text_format)
+    found = lake("expire-partitions", "db.t", *wanted)
+    assert (found.exit_code, ids_in(lake.warehouse)) == (2, [1]), found
+    assert "does not read a time as it writes it" in found.stderr
+
+
+def test_digits_without_separators_give_a_time_only_if_none_is_missing(lake: CommandLine) -> None:
+    source = lake.warehouse.parent / "rows.csv"
+    # Python reads 202012 as 2 January 2020.
+    source.write_text("id,p,q\n1,202012,2020-12-9\n2,20201209,2020-12-09\n")
+    lake.ok("ingest", "db.t", source, "--create", "--partition-by", "p, q")
+
+    wanted = ("--by", "p", "--older-than", "30d", "--format", "%Y%m%d")
+    assert expire(lake, *wanted)["result"]["partitions"] == 1
+    assert ids_in(lake.warehouse) == [1]
+    wanted = ("--by", "q", "--older-than", "30d", "--format", "%Y-%m-%d")
+    assert expire(lake, *wanted)["result"]["partitions"] == 1
+    assert ids_in(lake.warehouse) == []
+
+
+def test_a_digit_is_not_missed_because_another_number_has_it(lake: CommandLine) -> None:
+    source = lake.warehouse.parent / "rows.csv"
+    source.write_text("id,p\n1,2020 112\n2,2020 1102\n")
+    lake.ok("ingest", "db.t", source, "--create", "--partition-by", "p")
+
+    expire(lake, "--by", "p", "--older-than", "30d", "--format", "%Y %m%d")
+    assert ids_in(lake.warehouse) == [1]
+
+
 def test_the_oldest_go_first_if_there_are_more_than_the_maximum(lake: CommandLine) -> None:
     add(lake, f"1,{day(60)}", f"2,{day(70)}", f"3,{day(50)}", f"4,{day(1)}")
 
@@ -249,6 +297,7 @@ def test_a_file_that_is_added_meanwhile_goes_too_and_a_younger_one_stays(
         (("--older-than", "30d", "--by", "day", "--strategy", "update-time"), 2),
         (("--older-than", "30d", "--by", "day", "--strategy", "none"), 2),
         (("--older-than", "30d", "--by", "day", "--format", "%m-%d"), 2),
+        (("--older-than", "30d", "--by", "day", "--format", "%Y-%Y"), 2),
         (("--older-than", "30d", "--by", "day", "--max", "0"), 2),
         (("--older-than", "soon", "--by", "day"), 2),
         (("--by", "day"), 2),

@@ -190,6 +190,21 @@ READ = {
         rows=[{"d": DAY, "at": DAY}],
         options=["--date-format", "%d.%m.%Y", "--date-format", "iso"],
     ),
+    "a date that lost its first digit": Messy(
+        # Python would read the first one as 11 January.
+        content=b"d\nx1112024\nx01112024\n",
+        rows=[{"d": "x1112024"}, {"d": "x01112024"}],
+        warned=["d is text because of 'x1112024' in row 1"],
+        options=["--date-format", "x%d%m%Y"],
+    ),
+    "dates and times without separators": Messy(
+        content=b"a,b\n20241231130559123,20241231 1:05Z\n20241231130559123456,20241231 13:05+01:00\n",
+        rows=[
+            {"a": datetime(2024, 12, 31, 13, 5, 59, us), "b": datetime(2024, 12, 31, hour, 5, tzinfo=UTC)}
+            for us, hour in ((123000, 1), (123456, 12))
+        ],
+        options=["--date-format", "%Y%m%d%H%M%S%f", "--date-format", "%Y%m%d %H:%M%z"],
+    ),
     "leading zeros": Messy(
         content=b"zip,n\n01234,1\n98101,2\n",
         rows=[{"zip": "01234", "n": 1}, {"zip": "98101", "n": 2}],
@@ -301,6 +316,9 @@ REFUSED: dict[str, tuple[str, bytes, list[str], int, str, str]] = {
     "a format of nothing": ("x.csv", b"a\n", ["--date-format", "%Q"], 2, "--date-format '%Q'", "%d"),
     "a format with names of zones": (
         "x.csv", b"a\n", ["--date-format", "%Y-%m-%d %Z"], 2, "ambiguous", "%z",
+    ),
+    "a format of half days that lacks which half": (
+        "x.csv", b"a\n", ["--date-format", "%Y-%m-%d %I:%M"], 2, "does not read a time as it writes it", "%p",
     ),
     "CSV options for JSON": (
         "x.json", b'{"a": 1}\n', ["--delimiter", ";"], 2, "--delimiter is an option of CSV files", "",

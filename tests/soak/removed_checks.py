@@ -63,6 +63,10 @@ _TWO_CATALOGS = "tests/commands/test_two_catalogs.py"
 _SHARED = "tests/commands/test_shared_folders.py"
 _OWNERSHIP = "tests/commands/test_clean_ownership.py"
 _FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
+_EXPIRE_PARTITIONS = "tests/commands/test_expire_partitions.py"
+_MESSY_FILES = "tests/commands/test_messy_files.py"
+_REPLACED_PARTITIONS = "tests/commands/test_replaced_partitions.py"
+_ADD_FILES = "tests/commands/test_add_files.py"
 _EXPIRE_COMMAND = "tests/commands/test_expire.py"
 _VERIFY = f"{_CORE}/maintain/compaction/test_verify.py"
 _LOCATIONS = f"{_CORE}/base/test_locations.py"
@@ -449,6 +453,10 @@ CHECKS = (
         instead("options.older_than", "options.older_than + 10 * FLOOR_MS"),
         _WORLD,
     ),
+    _check("period-of-format", never, _EXPIRE_PARTITIONS),
+    _check("all-digits", never, _EXPIRE_PARTITIONS, _MESSY_FILES),
+    _check("replaced-in-every-spec", never, _REPLACED_PARTITIONS),
+    _check("name-in-files", never, _ADD_FILES),
     _check("not-registered-again", never, _ENTRIES),
     _check("newer-version-of-folder", never, _ENTRIES),
     _check("metadata-of-other-catalogs", never, _ENTRIES),

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table.name_mapping import parse_mapping_from_json, update_mapping
+from pyiceberg.table.name_mapping import (
+    MappedField,
+    NameMapping,
+    parse_mapping_from_json,
+    update_mapping,
+)
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AssertCurrentSchemaId,
@@ -30,6 +35,7 @@ from pyiceberg.types import (
 
 from lake.core.base.arrow import is_list
 from lake.core.base.errors import CorruptFileError, RefusedError
+from lake.core.base.options import Option
 from lake.core.data.schemas.new_tables import NewColumns, names_once
 from lake.core.spec.properties.table_properties import NAME_MAPPING
 from lake.core.spec.types.arrow_schema import find_id, list_of, map_of, parts_of
@@ -70,25 +76,46 @@ def schema_changes(
 
 
 def _mapping_changes(table: Table, schema: Schema) -> Iterator[TableUpdate]:
-    text = NAME_MAPPING.of(table.properties)
+    mapping = _mapping_of(table.metadata)
+    if mapping is not None:
+        changed = _mapped(mapping, table.schema, schema).model_dump_json()
+        yield SetPropertiesUpdate(updates={NAME_MAPPING.name: changed})
+
+
+def _mapping_of(metadata: TableMetadata) -> NameMapping | None:
+    text = NAME_MAPPING.of(metadata.properties)
     if text is None:
-        return
+        return None
     try:
-        mapping = parse_mapping_from_json(text)
+        return parse_mapping_from_json(text)
     except ValueError as error:
         raise CorruptFileError(
-            f"the name mapping of {table.identifier} cannot be read",
+            "the table's name mapping cannot be read",
             hint=f"correct its table property {NAME_MAPPING.name}",
         ) from error
-    old = frozenset(table.schema.field_ids)
-    added = dict(_additions(schema.fields, old, _TOP))
+
+
+def _mapped(mapping: NameMapping, before: Schema, after: Schema) -> NameMapping:
+    """Return a name mapping with the new columns and the new names."""
+    old = frozenset(before.field_ids)
     renamed = {
-        field_id: schema.find_field(field_id)
-        for field_id in old.intersection(schema.field_ids)
-        if schema.find_field(field_id).name != table.schema.find_field(field_id).name
+        field_id: after.find_field(field_id)
+        for field_id in old.intersection(after.field_ids)
+        if after.find_field(field_id).name != before.find_field(field_id).name
     }
-    changed = update_mapping(mapping, renamed, added).model_dump_json()
-    yield SetPropertiesUpdate(updates={NAME_MAPPING.name: changed})
+    added = dict(_additions(after.fields, old, _TOP))
+    # PyIceberg changes the lists of names in place.
+    return update_mapping(mapping.model_copy(deep=True), renamed, added)
+
+
+def _names_in(
+    fields: Sequence[MappedField], parent: int = _TOP
+) -> Iterator[tuple[tuple[int, str], int]]:
+    """Yield the names in a mapping, each with the id of the struct that contains it, and the field's own id."""
+    for field in fields:
+        if field.field_id is not None:
+            yield from (((parent, name), field.field_id) for name in field.names)
+            yield from _names_in(field.fields, field.field_id)
 
 
 def _additions(
@@ -126,15 +153,28 @@ def evolved(
         return Schema(*fields, schema_id=next_schema_id, identifier_field_ids=identifiers)
 
 
-def refuse_partition_names(metadata: TableMetadata, before: Schema, after: Schema) -> None:
-    """Refuse a new name of a column that a partition field of another column has.
+def refuse_taken_names(metadata: TableMetadata, before: Schema, after: Schema) -> None:
+    """Refuse a new name of a column that a partition field of another column has, or another column in files.
 
     Engines bind all specs to the current schema, and do not load the table if this fails. A field whose column was
-    dropped does not count. Source: Iceberg Java's PartitionSpec.Builder.
+    dropped does not count. Source: Iceberg Java's PartitionSpec.Builder. Data files without field ids have the
+    values of a column under the names that the table's name mapping gives to it.
 
     Raises:
+        CorruptFileError: the table's name mapping cannot be read.
         RefusedError: there is such a name.
     """
+    mapping = _mapping_of(metadata)
+    if mapping is not None:
+        known = dict(_names_in(mapping.root))
+        for place, number in _names_in(_mapped(mapping, before, after).root):
+            if known.get(place, number) != number:  # check: name-in-files
+                raise RefusedError(
+                    f"a column cannot have the name {place[1]}: in files without field ids, another column has it "
+                    f"(id {known[place]} in the table's name mapping), whose values would move to this one",
+                    hint="choose another name; or rewrite all files, so that they have ids, with `lake compact` and "
+                    f"{Option.REWRITE_ALL}, and then remove the property {NAME_MAPPING.name}",
+                )
     for spec in metadata.partition_specs:
         for item in spec.fields:
             found = find_id(after, item.name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import io
 import os
-import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
@@ -208,22 +208,24 @@ def _hint_for(name: str, place: locations.Location) -> str | None:
 def _matching(storage: Storage, name: str) -> list[StoredFile]:
     """Return the files of an object store that a glob refers to, by name."""
     wild = WILD.search(name, name.index("://") + 3)
-    folder = name[: name.rindex("/", 0, wild.start() if wild else len(name))]
-    pattern = _pattern(name)
-    return [file for file in _data_below(storage, folder) if pattern.fullmatch(file.location)]
+    folder = name[: name.rindex("/", 0, wild.start() if wild else len(name)) + 1]
+    parts = name.removeprefix(folder).split("/")
+    return [
+        file
+        for file in _data_below(storage, folder[:-1])
+        if file.location.startswith(folder)
+        and _is_match(file.location.removeprefix(folder).split("/"), parts)
+    ]
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    """Convert a glob to a regular expression: ``**`` matches across folders, ``*`` and ``?`` do not."""
-    parts = []
-    for piece in re.split(r"(\*\*/?|\*|\?|\[[^\]]+\])", text):
-        if piece.startswith("**"):
-            parts.append(".*")
-        elif piece.startswith("[") and piece.endswith("]"):
-            parts.append(piece.replace("[!", "[^"))
-        else:
-            parts.append({"*": "[^/]*", "?": "[^/]"}.get(piece) or re.escape(piece))
-    return re.compile("".join(parts), re.DOTALL)
+def _is_match(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether the parts of a path match those of a glob, of which ``**`` matches any number of folders."""
+    if not names or not parts:
+        return not names and not parts
+    part, *rest = parts
+    if part == "**":
+        return not rest or any(_is_match(names[start:], rest) for start in range(len(names)))
+    return fnmatchcase(names[0], part) and _is_match(names[1:], rest)
 
 
 def _data_below(storage: Storage, folder: str) -> list[StoredFile]:

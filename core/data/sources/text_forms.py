@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.plain import PlainData
+from lake.core.base.units import read_time
 
 ISO = "iso"
 # What may separate groups of three digits, besides a comma or a point: blanks and apostrophes.
@@ -93,7 +94,7 @@ class TextForms(PlainData):
                 if item == ISO:
                     moment, written = datetime.fromisoformat(text), text
                 else:
-                    moment = datetime.strptime(text, item)  # noqa: DTZ007 - the column decides
+                    moment = read_time(text, item)
                     written = _written(moment, item)
             except ValueError:
                 continue
@@ -114,7 +115,7 @@ def _check_date_format(date_format: str) -> None:
             hint="use %z, for offsets such as +01:00",
         )
     try:
-        read = datetime.strptime(_SAMPLE.strftime(date_format), date_format)  # noqa: DTZ007 - only the day matters
+        read = read_time(_SAMPLE.strftime(date_format), date_format)
     except (ValueError, re.error) as error:
         raise InvalidRequestError(
             f"{Option.DATE_FORMATS} {date_format!r} is not a format of dates: {error}",
@@ -124,6 +125,12 @@ def _check_date_format(date_format: str) -> None:
         raise InvalidRequestError(
             f"{Option.DATE_FORMATS} {date_format!r} does not contain year, month and day",
             hint="e.g. %d.%m.%Y, or %m/%d/%Y %H:%M",
+        )
+    if "I" in _DIRECTIVE.findall(date_format) and read.hour != _SAMPLE.hour:
+        raise InvalidRequestError(
+            f"{Option.DATE_FORMATS} {date_format!r} does not read a time as it writes it: half of the hours would be "
+            "wrong",
+            hint="add %p to %I, or use %H",
         )
 
 

@@ -16,7 +16,7 @@ from lake.core.base.progress import Meter, shown
 from lake.core.base.units import natural_number
 from lake.core.data.columns.defaults import filled_columns, json_text
 from lake.core.data.schemas import new_tables
-from lake.core.data.schemas.evolution import evolved, refuse_partition_names
+from lake.core.data.schemas.evolution import evolved, refuse_taken_names
 from lake.core.data.schemas.header_checks import (
     check_one_column,
     refuse_different,
@@ -369,7 +369,7 @@ def target_schema(
     made = new_columns(session, columns, metadata.format_version)
     merged = merged_columns(columns, fixed)
     schema = evolved(table.schema, metadata.last_column_id, next_id, merged, made)
-    refuse_partition_names(metadata, table.schema, schema)
+    refuse_taken_names(metadata, table.schema, schema)
     _refuse_typed_partitions(table, schema)
     new_tables.warn_of_similar_names(schema, session.warn, table.schema.column_names)
     return schema

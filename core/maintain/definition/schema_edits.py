@@ -22,7 +22,7 @@ from pyiceberg.types import (
 
 from lake.core.base.errors import InvalidRequestError, RefusedError, unknown_column
 from lake.core.base.options import Option
-from lake.core.data.schemas.evolution import fresh_fields, refuse_partition_names
+from lake.core.data.schemas.evolution import fresh_fields, refuse_taken_names
 from lake.core.data.schemas.new_tables import names_once, refuse_reserved
 from lake.core.spec.types.arrow_schema import list_of, map_of
 from lake.core.spec.types.type_syntax import parse_columns, parse_type
@@ -82,7 +82,7 @@ def edited(metadata: TableMetadata, edits: SchemaEdits) -> Schema:
         changed = Schema(
             *fields, schema_id=next_id, identifier_field_ids=schema.identifier_field_ids
         )
-        refuse_partition_names(metadata, schema, changed)
+        refuse_taken_names(metadata, schema, changed)
     return changed
 
 

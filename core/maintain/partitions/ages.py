@@ -6,6 +6,7 @@ Source of the transforms: https://iceberg.apache.org/spec/#partition-transforms.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from pyiceberg.transforms import (
 from lake.core.base.arrow import Int64s, one_array
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.options import Option
+from lake.core.base.units import read_time
 from lake.core.spec.types.arrow_schema import find_id
 from lake.core.table.snapshots.partition_activity import ACTIVITY_COLUMNS
 
@@ -58,6 +60,9 @@ _DIRECTIVES = (
     ("djDxuwaA", timedelta(days=1)),
     ("GVUW", timedelta(days=7)),
 )
+_DIRECTIVE = re.compile("%(.)", re.DOTALL)
+# In the afternoon, and with a different number in each of its parts.
+_SAMPLE = datetime(2001, 11, 23, 16, 45, 56, tzinfo=UTC)
 _MOST_YEARS = 250_000
 
 
@@ -162,19 +167,21 @@ def _text_end(text: str | None, text_format: str) -> int:
     if text is None:
         return NEVER
     try:
-        begin = datetime.strptime(text, text_format)  # noqa: DTZ007 - UTC without a zone, see below
-        moment = begin if begin.tzinfo else begin.replace(tzinfo=UTC)
-        end = _next_period(moment, text_format)
+        begin = _begin(text, text_format)
+        end = _next_period(begin, text_format)
     except (ValueError, OverflowError):
         return NEVER
     # The next millisecond: a period has not ended before.
     return -((datetime(1970, 1, 1, tzinfo=UTC) - end) // timedelta(milliseconds=1))
 
 
+def _begin(text: str, text_format: str) -> datetime:
+    begin = read_time(text, text_format)
+    return begin if begin.tzinfo else begin.replace(tzinfo=UTC)
+
+
 def _next_period(moment: datetime, text_format: str) -> datetime:
-    directives = {
-        text_format[at + 1] for at in range(len(text_format) - 1) if text_format[at] == "%"
-    }
+    directives = set(_DIRECTIVE.findall(text_format))
     for names, length in _DIRECTIVES:
         if directives.intersection(names):
             return moment + length
@@ -184,21 +191,26 @@ def _next_period(moment: datetime, text_format: str) -> datetime:
 
 
 def check_format(text_format: str | None) -> None:
-    """Check that a format contains a year and can be read.
+    """Check that a format contains a year, and that what it reads is the period that it wrote.
 
     Raises:
         InvalidRequestError: it cannot give a time.
     """
     if text_format is None:
         return
-    sample = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
     try:
-        written = sample.strftime(text_format)
-        read = datetime.strptime(written, text_format)  # noqa: DTZ007 - only the year is compared
-    except (ValueError, UnicodeError) as error:
+        begin = _begin(_SAMPLE.strftime(text_format), text_format)
+        end = _next_period(begin, text_format)
+    except (ValueError, re.error) as error:
         raise InvalidRequestError(f"{Option.FORMAT} {text_format!r} is not valid") from error
-    if read.year != sample.year:
+    hint = "write it as %Y-%m-%d or %Y%m%d%H"
+    if begin.year != _SAMPLE.year:
         raise InvalidRequestError(
-            f"{Option.FORMAT} {text_format!r} does not contain the year",
-            hint="write it as %Y-%m-%d or %Y%m%d%H",
+            f"{Option.FORMAT} {text_format!r} does not contain the year", hint=hint
+        )
+    if not begin <= _SAMPLE < end:  # check: period-of-format
+        raise InvalidRequestError(
+            f"{Option.FORMAT} {text_format!r} does not read a time as it writes it: it would give partitions the "
+            "wrong age",
+            hint=f"{hint}; %M is the minute, %I needs %p, and %W needs the weekday",
         )

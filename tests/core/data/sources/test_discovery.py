@@ -64,6 +64,9 @@ LOOKS = [
     ("in/?.parquet", ["a.parquet"]),
     ("in/**/*.feather", ["deep/d=1/e.feather"]),
     ("in/**/*.jsonl", ["deep/c.jsonl"]),
+    ("in/**/**/c.jsonl", ["deep/c.jsonl"]),
+    ("in/**/deep/**/e.*", ["deep/d=1/e.feather"]),
+    ("in/deep/**", ["deep/c.jsonl", "deep/d=1/e.feather"]),
     ("in/deep", ["deep/c.jsonl", "deep/d=1/e.feather"]),
     # A file of just this name is meant, not the pattern.
     ("in/[odd]?.csv", ["[odd]?.csv"]),
@@ -85,7 +88,15 @@ def test_names_globs_and_folders_mean_the_same_files_everywhere(
 
 
 @pytest.mark.parametrize("prefix", ["s3://bucket/", "{folder}/"])
-@pytest.mark.parametrize("name", ["in/nope.csv", "in/nope*", "in/deep/nope/", "nope/*.csv"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("in/nope.csv", "in/nope*", "in/deep/nope/", "nope/*.csv"),
+        # The name of a folder that only ends as the pattern says.
+        *("in/**/eep/c.jsonl", "in/**/=1/*"),
+        *("in/d**l", "in/deep[!b]c.jsonl", "in/[z-a].parquet"),
+    ],
+)
 def test_a_name_that_means_no_file_is_not_found(folder: Path, prefix: str, name: str) -> None:
     storage = Bucket(folder) if prefix.startswith("s3") else Storage()
 
