@@ -122,7 +122,8 @@ class HashCollector:
             merged = _temporary_file()
             for part in self._parts(self._file):
                 write_at(merged.fileno(), part.data.cast("B"), count * _WIDTH)
-                firsts.append(part[-count % _PAGE :: _PAGE])
+                # A copy: a view would keep all of the part in memory.
+                firsts.append(part[-count % _PAGE :: _PAGE].copy())
                 count += len(part)
         self._file, self._bounds = None, []
         return StoredRun(merged, np.concatenate(firsts), count)
