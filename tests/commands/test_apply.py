@@ -220,3 +220,14 @@ def test_an_empty_name_as_of_an_unset_variable_is_refused(lake: CommandLine, opt
     result = lake("maintain", option, "")
 
     assert (result.exit_code, f"{option} needs the name of a file" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("maintain", "--plan"), ("health", "--html")])
+def test_a_file_in_a_folder_that_does_not_exist_is_refused_with_the_name_of_the_folder(
+    lake: CommandLine, tmp_path: Path, words: tuple[str, str]
+) -> None:
+    result = lake("--json", *words, tmp_path / "none" / "file")
+
+    error = result.json()["error"]
+    assert (result.exit_code, error["kind"], error["hint"]) == (7, "not-found", "create the folder")
+    assert error["message"].endswith(f"cannot be written: there is no folder {tmp_path / 'none'}")

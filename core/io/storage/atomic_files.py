@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
 from lake.core.base.clock import Backoff, Clock, Ids
-from lake.core.base.errors import InvalidRequestError, RefusedError
+from lake.core.base.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.flock import locked
 
@@ -107,8 +107,14 @@ def require_own(
 
     Raises:
         InvalidRequestError: the file is of another kind.
+        NotFoundError: its folder does not exist.
         LakeError: it cannot be read.
     """
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise NotFoundError(
+            f"{path} cannot be written: there is no folder {folder}", hint="create the folder"
+        )
     with translate_errors(path):
         if not os.path.lexists(path) or os.path.isdir(path):
             return

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.cli.run_logs import DAY, HOUR, MINUTE, compacted, entry, failed
 from support.tiers import examples
 
-from lake.core.base.errors import StoppedError
+from lake.core.base.errors import OutOfTimeError, StoppedError
 from lake.core.base.outcome import Status
 from lake.core.base.units import iso_time
 from lake.core.maintain.run_log.entries import Entry, Measures
@@ -88,7 +88,9 @@ def test_the_failures_since_the_last_success_count_and_fewer_than_three_wait_for
 def test_a_success_ends_every_wait(found: list[tuple[str, int]], end: str) -> None:
     experience = known(*history(found), at(0, KINDS[end]))
 
-    assert experience == Experience(done_ms=NOW, seconds=KINDS[end].seconds)
+    assert experience == Experience(
+        done_ms=NOW, seconds=KINDS[end].seconds, is_unfinished=end == "partial"
+    )
 
 
 @settings(max_examples=examples(500))
@@ -177,3 +179,20 @@ def test_the_larger_gain_of_a_scan_and_of_one_partition_counts() -> None:
 
     assert saved_seconds(entry(before=before, after=after)) == 0.5
     assert saved_seconds(entry(before=before, after=Measures(scan_seconds=2.0))) == 1.0
+
+
+def test_an_action_without_more_time_waits_for_a_day_and_needs_as_much_time_as_it_had() -> None:
+    ended = replace(failed(error=OutOfTimeError("the time has ended").facts()), seconds=7.0)
+
+    experience = known(at(2 * HOUR, entry()), at(HOUR, ended))
+
+    assert experience == Experience(
+        done_ms=NOW - 2 * HOUR,
+        seconds=7.0,
+        is_unfinished=True,
+        wait_until_ms=NOW - HOUR + DAY,
+        reason="its time ended last time",
+    )
+    # Neither is it a failure, nor does it end failures.
+    assert known(at(3 * HOUR, failed()), at(HOUR, ended)).failures == 1
+    assert known(at(HOUR, ended), at(0, entry())).wait_until_ms is None
