@@ -311,6 +311,25 @@ def test_what_cannot_be_right_is_refused_and_nothing_changes(
     assert ids_in(lake.warehouse) == [1]
 
 
+def test_a_field_that_has_another_column_in_another_spec_is_refused(lake: CommandLine) -> None:
+    source = lake.warehouse.parent / "rows.csv"
+    source.write_text(f"id,made,seen\n1,{day(60)},{day(1)}\n")
+    lake.ok("create", "db.t", "id long", "made date", "seen date")
+    for column in ("made", "seen"):
+        with lake.table().update_spec() as change:
+            change.add_field(column, "day", "d")
+        lake.ok("ingest", "db.t", source)
+        if column == "made":
+            with lake.table().update_spec() as change:
+                change.remove_field("d")
+
+    refused = lake("expire-partitions", "db.t", "--by", "d", "--older-than", "30d")
+    assert (refused.exit_code, ids_in(lake.warehouse)) == (2, [1, 1]), refused
+    assert "made, seen" in refused.stderr
+    assert expire(lake, "--by", "seen", "--older-than", "30d")["status"] == "nothing-to-do"
+    assert expire(lake, "--by", "made", "--older-than", "30d")["result"]["rows"] == 2
+
+
 def test_a_field_that_does_not_give_a_time_is_refused(lake: CommandLine) -> None:
     source = lake.warehouse.parent / "rows.csv"
     source.write_text("id\n1\n")

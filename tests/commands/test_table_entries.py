@@ -181,6 +181,18 @@ def test_an_older_metadata_file_is_registered_if_its_files_are_kept_forever(
     assert ids_in(lake.warehouse) == [1]
 
 
+def test_a_draft_whose_id_begins_with_digits_is_not_a_newer_metadata_file(
+    lake: CommandLine,
+) -> None:
+    add(lake, 1)
+    current = metadata_path(lake.warehouse)
+    draft = current.with_name("12345678-1234-4234-8234-123456789012.metadata.json")
+    draft.write_bytes(current.read_bytes())
+    lake.ok("drop", "db.t")
+
+    assert lake.ok("register", "db.t", current)["warnings"] == []
+
+
 @pytest.fixture
 def folders(warehouse: Path) -> CommandLine:
     return CommandLine(warehouse, catalog_type="hadoop")

@@ -453,6 +453,7 @@ CHECKS = (
         instead("options.older_than", "options.older_than + 10 * FLOOR_MS"),
         _WORLD,
     ),
+    _check("one-time-column", never, _EXPIRE_PARTITIONS),
     _check("period-of-format", never, _EXPIRE_PARTITIONS),
     _check("all-digits", never, _EXPIRE_PARTITIONS, _MESSY_FILES),
     _check("replaced-in-every-spec", never, _REPLACED_PARTITIONS),

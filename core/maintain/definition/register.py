@@ -237,8 +237,8 @@ def _newer(storage: Storage, location: str) -> str | None:
 
 
 def _number(name: str) -> int:
-    digits = name.removeprefix("v").partition("-")[0].partition(".")[0]
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else -1  # noqa: PLR2004
+    version = version_of(name)
+    return -1 if version is None else version
 
 
 def execute(session: Session, plan: RegistrationPlan, *, dry_run: bool) -> Outcome:

@@ -82,9 +82,17 @@ def require_time_field(specs: list[PartitionSpec], schema: Schema, by: str) -> N
 
     Raises:
         NotFoundError: no partition field has this name or source column.
-        InvalidRequestError: its transform does not give a time.
+        InvalidRequestError: its transform does not give a time, or other specs have fields of its name for other
+            columns.
     """
-    if any(time_fields(spec, schema, by) for spec in specs):
+    sources = {item.source_id for spec in specs for item in time_fields(spec, schema, by)}
+    if len(sources) > 1:  # check: one-time-column
+        columns = [schema.find_column_name(one) or "a dropped column" for one in sorted(sources)]
+        raise InvalidRequestError(
+            f"partition field {by} has another column in another partition spec: {', '.join(columns)}",
+            hint=f"name the column whose time counts, with {Option.BY}",
+        )
+    if sources:
         return
     source = find_id(schema, by)
     every = [field for spec in specs for field in spec.fields]
