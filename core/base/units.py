@@ -30,6 +30,8 @@ _NUMBERS = {**dict.fromkeys("ymdHIMSUWV", "2"), "Y": "4", "G": "4", "j": "3", "u
 _PARTS = re.compile(
     rf"(?P<adjoining>(?:%[f{''.join(_NUMBERS)}]){{2,}})|%(?P<one>.)|(?P<blanks>\s+)|.", re.DOTALL
 )
+# Expressions take much longer to search longer texts.
+_LONGEST_TIME = 256
 _STEP = 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Without a zone, whose text takes time to write.
@@ -146,9 +148,12 @@ def read_time(text: str, form: str) -> datetime:
     Raises:
         ValueError: the text does not have the format. Python would read 1112026 as the 11th of January.
     """
+    if len(text) > _LONGEST_TIME:
+        raise ValueError(f"{len(text)} characters are not a time")
+    moment = datetime.strptime(text, form)  # noqa: DTZ007 - the caller decides what a time without a zone is
     if not _digits(form).fullmatch(text):  # check: all-digits
         raise ValueError(f"{text} lacks a digit")
-    return datetime.strptime(text, form)  # noqa: DTZ007 - the caller decides what a time without a zone is
+    return moment
 
 
 @lru_cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from lake.core.base.units import (
     parse_duration_ms,
     parse_size,
     parse_time_ms,
+    read_time,
     whole_number,
 )
 
@@ -160,3 +163,27 @@ def test_times_are_in_utc_and_name_it() -> None:
 )
 def test_a_time_between_two_milliseconds_is_the_earlier_one(text: str, time_ms: int) -> None:
     assert parse_time_ms(text) == time_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("1112026", "%d%m%Y"),
+        ("202012", "%Y%m%d"),
+        ("2026-01-01" + " " * 1000 + "10", "%Y-%m-%d %H"),
+    ],
+    ids=["a day without a zero", "a month for a day", "a thousand blanks"],
+)
+def test_a_text_of_other_digits_or_without_end_is_not_a_time(text: str, form: str) -> None:
+    with pytest.raises(ValueError, match=r"digit|characters"):
+        read_time(text, form)
+
+
+@given(
+    # Earlier years are written without zeros on some systems.
+    st.datetimes(min_value=datetime(1000, 2, 1)),
+    st.sampled_from(["%Y%m%d%H%M%S%f", "%d %B %Y  %I:%M %p", "%j.%Y", "%G-W%V-%u", "%y%m%d", "%x"]),
+)
+def test_what_a_format_writes_is_a_time(moment: datetime, form: str) -> None:
+    written = moment.strftime(form)
+    assert read_time(written, form).strftime(form) == written
