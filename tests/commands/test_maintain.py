@@ -53,6 +53,7 @@ from lake.core.transaction.session import Session, open_session
 
 pytestmark = pytest.mark.usefixtures("in_an_object_store")
 # All but the search for orphan files, which is due for every table.
+_HELD = "another run of lake works on the table"
 MEND = ("maintain", "--only", "expire,compact,deletes,manifests,stats")
 
 
@@ -490,12 +491,22 @@ def held(lake: CommandLine) -> Iterator[HeldLock]:
     lock.release()
 
 
+def test_statistics_are_left_to_the_other_run(lake: CommandLine, held: HeldLock) -> None:
+    """Two runs at the same time would read the same rows, and each would register what it counted."""
+    lake.ok("stats", "db.small", "--select", "id")
+    lake.table("db.small").append(named_rows(*range(1000, 2000)))
+
+    code, result = run(lake, "maintain", "db.small", "--only", "stats")
+
+    assert (code, result["failed"], result["rest"], result["actions"]) == (0, [], [], [])
+    assert reasons(result["left_alone"])["db.small", "stats"] == _HELD
+
+
 def test_a_table_that_another_run_works_on_is_left_alone(lake: CommandLine, held: HeldLock) -> None:
     code, result = run(lake, "maintain", "db.small", "db.snapshots")
 
     assert (code, result["failed"], result["rest"]) == (0, [], [])
-    reason = reasons(result["left_alone"])["db.small", "compact"]
-    assert reason == "another run of lake works on the table"
+    assert reasons(result["left_alone"])["db.small", "compact"] == _HELD
     assert ("db.small", "clean") not in reasons(result["actions"])
     assert actions(result) == [("db.snapshots", "expire")]
     assert [row["table"] for row in result["actions"]] == ["db.snapshots", "db.snapshots"]

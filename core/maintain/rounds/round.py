@@ -29,6 +29,7 @@ from lake.core.maintain.rounds.tables import Remembered, Tables, order_of
 from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import is_listed, load_listed
 from lake.core.transaction.lanes import needs_spark, work_on_each
+from lake.core.transaction.locks.table_lock import with_table_lock
 
 if TYPE_CHECKING:
     from lake.core.maintain.rounds.candidates import Base
@@ -359,7 +360,7 @@ class _TableWork:
             options["max-bytes"] = f"{most_bytes}B"
         begun = clock.monotonic()
         try:
-            outcome = self.round.run_verb(self.session, Call(decision.action, seen.table, options))
+            outcome = self._run(Call(decision.action, seen.table, options))
         except NotFoundError as error:
             if self._is_gone(seen.table):
                 self.result.obsolete.append(decision.facts(_GONE))
@@ -387,6 +388,16 @@ class _TableWork:
         after = self._seen(seen.table) if is_changed else seen
         self._add(seen, decision, outcome, seconds, after if is_changed else None)
         return _Done(after, is_changed)
+
+    def _run(self, call: Call) -> Outcome:
+        def run(*_: object) -> Outcome:
+            return self.round.run_verb(self.session, call)
+
+        if call.action != "stats":
+            return run()
+        # The command takes no lock, as it need not wait for a compaction. But two rounds would read the same rows.
+        table = self.session.catalog.load(call.table)
+        return with_table_lock(self.session, table, run, command=call.action, repeated=True)
 
     def _is_gone(self, name: str) -> bool:
         """Whether a table was dropped or renamed since the round began."""
