@@ -30,6 +30,7 @@ _NUMBERS = {**dict.fromkeys("ymdHIMSUWV", "2"), "Y": "4", "G": "4", "j": "3", "u
 _PARTS = re.compile(
     rf"(?P<adjoining>(?:%[f{''.join(_NUMBERS)}]){{2,}})|%(?P<one>.)|(?P<blanks>\s+)|.", re.DOTALL
 )
+_DIRECTIVE = re.compile("%(.)", re.DOTALL)
 # Expressions take much longer to search longer texts.
 _LONGEST_TIME = 256
 _STEP = 1024
@@ -154,6 +155,11 @@ def read_time(text: str, form: str) -> datetime:
     if not _digits(form).fullmatch(text):  # check: all-digits
         raise ValueError(f"{text} lacks a digit")
     return moment
+
+
+def directives(form: str) -> frozenset[str]:
+    """Return the letters of the directives in a format of times, such as ``Y`` of ``%Y``."""
+    return frozenset(_DIRECTIVE.findall(form))
 
 
 @lru_cache

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.plain import PlainData
-from lake.core.base.units import read_time
+from lake.core.base.units import directives, read_time
 
 ISO = "iso"
 # What may separate groups of three digits, besides a comma or a point: blanks and apostrophes.
 _GROUPING = "'\N{RIGHT SINGLE QUOTATION MARK} \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
-_DIRECTIVE = re.compile(r"%(.)")
 _TIMES = frozenset("HIMSfpXczT")
 _SAMPLE = datetime(2001, 2, 23, 13, 14, 15, tzinfo=UTC)
 
@@ -104,12 +103,12 @@ class TextForms(PlainData):
 def _written(moment: datetime, date_format: str) -> str:
     if moment.tzinfo is not None:
         return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
-    timed = _TIMES.intersection(_DIRECTIVE.findall(date_format))
+    timed = _TIMES & directives(date_format)
     return moment.isoformat() if timed else moment.date().isoformat()
 
 
 def _check_date_format(date_format: str) -> None:
-    if "Z" in _DIRECTIVE.findall(date_format):
+    if "Z" in directives(date_format):
         raise InvalidRequestError(
             f"{Option.DATE_FORMATS} {date_format!r} has %Z, but names of time zones are ambiguous",
             hint="use %z, for offsets such as +01:00",
@@ -126,7 +125,7 @@ def _check_date_format(date_format: str) -> None:
             f"{Option.DATE_FORMATS} {date_format!r} does not contain year, month and day",
             hint="e.g. %d.%m.%Y, or %m/%d/%Y %H:%M",
         )
-    if "I" in _DIRECTIVE.findall(date_format) and read.hour != _SAMPLE.hour:
+    if "I" in directives(date_format) and read.hour != _SAMPLE.hour:
         raise InvalidRequestError(
             f"{Option.DATE_FORMATS} {date_format!r} does not read a time as it writes it: half of the hours would be "
             "wrong",

@@ -26,7 +26,7 @@ from pyiceberg.transforms import (
 from lake.core.base.arrow import Int64s, one_array
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.options import Option
-from lake.core.base.units import read_time
+from lake.core.base.units import directives, read_time
 from lake.core.spec.types.arrow_schema import find_id
 from lake.core.table.snapshots.partition_activity import ACTIVITY_COLUMNS
 
@@ -60,7 +60,6 @@ _DIRECTIVES = (
     ("djDxuwaA", timedelta(days=1)),
     ("GVUW", timedelta(days=7)),
 )
-_DIRECTIVE = re.compile("%(.)", re.DOTALL)
 # In the afternoon, and with a different number in each of its parts.
 _SAMPLE = datetime(2001, 11, 23, 16, 45, 56, tzinfo=UTC)
 _MOST_YEARS = 250_000
@@ -189,11 +188,11 @@ def _begin(text: str, text_format: str) -> datetime:
 
 
 def _next_period(moment: datetime, text_format: str) -> datetime:
-    directives = set(_DIRECTIVE.findall(text_format))
+    letters = directives(text_format)
     for names, length in _DIRECTIVES:
-        if directives.intersection(names):
+        if letters.intersection(names):
             return moment + length
-    if directives.intersection("mbB"):
+    if letters.intersection("mbB"):
         return moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1)
     return moment.replace(year=moment.year + 1)
 
