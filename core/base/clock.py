@@ -10,6 +10,8 @@ from typing import Protocol
 
 from lake.core.base.interrupts import STOPPED
 
+# The form of a UUID's text, a regular expression without groups.
+UUID_FORM = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MAX_DOUBLINGS = 32
 _LONGEST_SLEEP = 1.0
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
-from lake.core.base.clock import Backoff, Clock, Ids
+from lake.core.base.clock import UUID_FORM, Backoff, Clock, Ids
 from lake.core.base.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.flock import locked
@@ -20,7 +20,7 @@ _LOOK_SECONDS = 0.02
 # As the user's umask restricts it.
 _MODE = 0o666
 _HEAD_BYTES = 1024
-_DRAFT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+\.unfinished", re.DOTALL)
+_DRAFT = re.compile(rf"{UUID_FORM}-.+\.unfinished", re.DOTALL)
 
 
 class NotCreatedError(Exception):

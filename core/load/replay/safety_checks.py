@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.units import format_duration
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 # Names of Flink's data files: task, attempt, a UUID of the writer, counter.
-_WRITER = re.compile(
-    r"/[0-9]{5,}-[0-9]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]{5,}[^/]*$"
-)
+_WRITER = re.compile(rf"/[0-9]{{5,}}-[0-9]+-({UUID_FORM})-[0-9]{{5,}}[^/]*$")
 _FOLDERS = 64
 _GIVE = f"name the job's newest completed checkpoint with {Option.CHECKPOINT}"
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lake.core.base import locations
+from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError
 from lake.core.io.objects.requests import UNTRIED, ShouldContinue
 from lake.core.io.storage.errors import translate_errors
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _LIST = "files.parquet"
 _FILES = "files"
-_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RUN = re.compile(UUID_FORM)
 _SCHEMA = pa.schema(
     [
         ("path", pa.string()),

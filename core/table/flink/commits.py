@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lake.core.base.clock import UUID_FORM
 from lake.core.base.units import whole_number
 from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
@@ -30,7 +31,7 @@ MANIFESTS_LOCATION = "flink.manifests.location"
 # The operator id of runs that lake stages: no Flink operator has it, because theirs are hashes and this is text.
 LAKE_OPERATOR_ID = b"lake-staged-rows".hex()
 _HEX = re.compile(r"[0-9a-f]{32}")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = re.compile(UUID_FORM)
 # What writers call themselves, and the name that is shown for a writer that only has such an id.
 ENGINE_NAME = "engine-name"
 _IDS = {"spark.app.id": "Spark", "trino_query_id": "Trino"}

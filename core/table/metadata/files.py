@@ -16,6 +16,7 @@ from pyiceberg import exceptions as theirs
 from pyiceberg.table.metadata import TableMetadata
 
 from lake.core.base import locations
+from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import CorruptFileError, NotFoundError, OutOfRangeError, RefusedError
 from lake.core.io.storage.local_folders import require_file
 from lake.core.io.storage.storage import Storage, read_up_to
@@ -32,14 +33,12 @@ _PACKED = (".gz.metadata.json", ".metadata.json.gz")
 # The file in a Hadoop catalog's metadata folder that contains the version of the newest metadata.
 VERSION_HINT = "version-hint.text"
 # A name that begins with a UUID, as those of files that a commit is about to rename, contains no version.
-_VERSION = re.compile(
-    r"(?!(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))v?([0-9]{1,18})(?![0-9])"
-)
+_VERSION = re.compile(rf"(?!(?i:{UUID_FORM}))v?([0-9]{{1,18}})(?![0-9])")
 _PIECE = 1024 * 1024
 # The attribute of PyIceberg's files with their storage.
 STORAGE = "storage_of_lake"
 # The name of a metadata file that no other one will have.
-_UNIQUE = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.gz)?\.metadata\.json$")
+_UNIQUE = re.compile(rf"-{UUID_FORM}(?:\.gz)?\.metadata\.json$")
 # The last metadata that was read from a store, or written to it as bytes, by the store's endpoint and the location.
 _kept: dict[tuple[str | None, str], TableMetadata | bytes] = {}
 # The metadata that was checked last.

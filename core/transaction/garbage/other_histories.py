@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.core.base import locations
+from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import CorruptFileError, RefusedError
 from lake.core.base.options import Option
 from lake.core.io.storage.atomic_files import is_draft
@@ -43,7 +44,7 @@ _TRIES = 12
 # The names that HadoopTableOperations of Iceberg Java gives to the metadata files of a table, and to those that it is
 # about to rename; lake has its own for these.
 _OF_FOLDER = re.compile(r"v[0-9]+\..*", re.DOTALL | re.IGNORECASE)
-_UNNAMED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\..*", re.DOTALL | re.IGNORECASE)
+_UNNAMED = re.compile(rf"{UUID_FORM}\..*", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lake.core.base import locations
+from lake.core.base.clock import UUID_FORM
 from lake.core.data.rows.file_names import hashed, owner_of
 from lake.core.spec.types.partition_paths import quoted
 from lake.core.table.flink.manifest_names import parse_name
@@ -24,7 +25,7 @@ from lake.core.table.metadata.files import is_metadata_name
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
 
-_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_UUID = rf"(?i:{UUID_FORM})"
 # A partition id, a task id, the id of the operation, and the number of the file, which PyIceberg leaves out.
 _DATA = re.compile(
     rf"[0-9]{{5,}}-[^/]*{_UUID}[^/]*?(?:-[0-9]{{5,}})?(?:-deletes|-eq-deletes|-pos-deletes)?"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.base import locations
+from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import BadInputError, CorruptFileError, NotFoundError
 from lake.core.base.units import whole_number
 from lake.core.io.avro.container import Container, read_container
@@ -47,7 +48,7 @@ _DELETES = 1
 _MOST_MANIFESTS = 2
 _CONTENTS = {"data": DATA, "deletes": _DELETES}
 _SNAPSHOT_ID = 0  # as in Flink's sinks: the actual id is known at the commit
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = re.compile(UUID_FORM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

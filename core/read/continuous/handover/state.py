@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import (
     CorruptFileError,
     InvalidRequestError,
@@ -34,7 +35,7 @@ RING = 3
 _SPLITS = re.compile(r"splits-([1-9][0-9]{0,17})\.jsonl\.zst")
 # Of a file of keys: the SHA-256 of its contents.
 KEYS_NAME = r"^keys-[0-9a-f]{64}\.(bin|arrow)$"
-_Uuid = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+_Uuid = Annotated[str, Field(pattern=rf"^{UUID_FORM}$")]
 _SnapshotId = Annotated[str, Field(pattern=r"^[0-9]{1,19}$")]
 _Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _Long = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
