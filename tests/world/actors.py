@@ -154,7 +154,9 @@ def retract(world: World, random: Random) -> None:
         for row in random.sample(rows, min(len(rows), random.randint(0, 3)))
     ]
     kept = {row["id"] for row in old if random.random() < 0.6}
-    new = world.new_rows([*sorted(kept), *random.sample(range(_FRESH), 2)], random.choice(PARTS))
+    # Of two new rows of one key, only the later one would be loaded.
+    ids = dict.fromkeys([*sorted(kept), *random.sample(range(_FRESH), 2)])
+    new = world.new_rows(list(ids), random.choice(PARTS))
     log = [{**row, "op": "-U" if row["id"] in kept else "-D"} for row in old]
     log += [{**row, "op": "+U" if row["id"] in kept else "+I"} for row in new]
     # An old row determines the partition in which it is deleted.
