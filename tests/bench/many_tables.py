@@ -92,7 +92,11 @@ def maintain(warehouse: Path) -> Run:
     policy.write_text(POLICY)
     log = warehouse.parent / "runs.jsonl"
     command = ("maintain", "db.*", "--policy", str(policy), "--log", str(log))
-    done = run(lake_command(warehouse, *command))
+    return done_by_lake(run(lake_command(warehouse, *command)))
+
+
+def done_by_lake(done: Run) -> Run:
+    """Return a run of `lake maintain` that has done both actions for each table."""
     result = json.loads(done.output)["result"]
     ends = {row["status"] for row in result["actions"]}
     assert (ends, len(result["actions"])) == ({"done"}, 2 * result["tables"]), result
@@ -133,21 +137,31 @@ def zamboni(program: str, warehouse: Path, names: list[str]) -> Run:
         for table in ("iceberg_tables", "iceberg_namespace_properties"):
             catalog.execute(f"UPDATE {table} SET catalog_name = 'local'")
         catalog.commit()
+    command = [program, "maintenance", "--local-warehouse", str(warehouse), "--db", "local"]
+    command += zamboni_config(warehouse.parent, "local", names)
+    return done_by_zamboni(run(command), names)
+
+
+def zamboni_config(folder: Path, catalog: str, names: list[str]) -> list[str]:
+    """Write Zamboni's configuration of tables of one namespace; return the arguments that use it."""
+    namespace = names[0].rpartition(".")[0]
     retention = {"enabled": True, "max_snapshot_age_days": 0, "min_snapshots_to_keep": 1}
     document = {
         "version": 2,
-        "warehouse": "local",
+        "warehouse": catalog,
         "defaults": {"retention": {"expire_snapshots": retention}},
         "namespaces": {
-            "db": {"tables": {name.removeprefix("db."): {"partition": []} for name in names}}
+            namespace: {"tables": {name.rpartition(".")[2]: {"partition": []} for name in names}}
         },
     }
-    config = warehouse.parent / "zamboni.json"
+    config = folder / "zamboni.json"
     config.write_text(json.dumps(document))
-    command = [program, "maintenance", "--local-warehouse", str(warehouse), "--db", "local"]
-    command += ["--table-config", str(config), "--yes", "--operations", "compact,expire"]
-    command += ["--min-input-files", "2"]
-    done = run(command)
+    command = ["--table-config", str(config), "--yes", "--operations", "compact,expire"]
+    return [*command, "--min-input-files", "2"]
+
+
+def done_by_zamboni(done: Run, names: list[str]) -> Run:
+    """Return a run of Zamboni that has compacted and expired each table."""
     counts = done.output.count("into 1 ("), done.output.count("retained 1,")
     assert counts == (len(names), len(names)), done.output
     return done
