@@ -28,7 +28,7 @@ class PlanRun:
     replan: Annotated[bool, Flag("Also work on tables that have changed since the plan.")] = False
     max_seconds: MaxSeconds = None
     max_bytes: MaxRewritten = None
-    jobs: Jobs = 1
+    jobs: Jobs = None
     log: RunLogFile = None
     runs_table: RunsTable = None
     on_commit: OnCommit = None

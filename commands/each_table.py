@@ -44,11 +44,13 @@ def for_each_table(*of_one_table: str) -> Callable[[_Verb], _Verb]:
 
 def _on_each(of_one_table: frozenset[str], verb: _Verb) -> _Verb:
     @wraps(verb)
-    def on_each(context: typer.Context, table: str, *, jobs: int = 1, **options: Any) -> Outcome:
+    def on_each(
+        context: typer.Context, table: str, *, jobs: int | None = None, **options: Any
+    ) -> Outcome:
         from lake.core.table.catalogs.patterns import is_glob
 
         if not is_glob(table):
-            if jobs != 1:
+            if jobs is not None:
                 raise InvalidRequestError(f"{Option.JOBS} is for a pattern, and {table} is a table")
             return verb(context, table, **options)
         for flag in flags_given(*filter(is_dataclass, options.values())):
@@ -83,7 +85,7 @@ def _on_each(of_one_table: frozenset[str], verb: _Verb) -> _Verb:
             state.begin_table(table, branch)
 
     taken = signature(verb)
-    option = Parameter("jobs", Parameter.KEYWORD_ONLY, default=1)
+    option = Parameter("jobs", Parameter.KEYWORD_ONLY, default=None)
     on_each.__signature__ = taken.replace(  # type: ignore[attr-defined]
         parameters=[*taken.parameters.values(), option]
     )

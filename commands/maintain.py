@@ -48,7 +48,7 @@ class WhatIsDone:
     only: Annotated[str | None, Flag("Do these actions only.", "ACTIONS")] = None
     max_seconds: MaxSeconds = None
     max_bytes: MaxRewritten = None
-    jobs: Jobs = 1
+    jobs: Jobs = None
 
 
 @dataclass(frozen=True, kw_only=True)

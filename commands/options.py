@@ -82,7 +82,7 @@ MaxSeconds = Annotated[
         parse=parse_seconds,
     ),
 ]
-Jobs = Annotated[int, Flag("Small tables to work on at a time.", "N")]
+Jobs = Annotated[int | None, Flag("Small tables to work on at a time.", "N")]
 MaxRewritten = Annotated[int | None, size("Maximum size of the files to rewrite.")]
 RunLogFile = Annotated[str | None, Flag("Append a line for each action to this file.", "FILE")]
 RunsTable = Annotated[

@@ -24,7 +24,7 @@ from lake.core.table.catalogs.names import (
     unaddressable_error,
 )
 from lake.core.table.catalogs.patterns import matches, may_match
-from lake.core.transaction.lanes import require_jobs, work_on_each
+from lake.core.transaction.lanes import require_jobs, usual_jobs, work_on_each
 
 if TYPE_CHECKING:
     from lake.core.transaction.session import Session
@@ -38,7 +38,7 @@ def run_each(
     pattern: str,
     command: Callable[[Session, str], Outcome],
     ended: Callable[[Session, str, Outcome | LakeError], None],
-    jobs: int = 1,
+    jobs: int | None = None,
 ) -> Outcome:
     """Run a command for each table. One that fails does not stop the others.
 
@@ -47,7 +47,7 @@ def run_each(
         pattern: a glob of names such as ``db.*``.
         command: called with a session and the name of a table.
         ended: called after each table with the session, its name and how the command ended.
-        jobs: how many tables are worked on at a time, each with a session of its own.
+        jobs: how many tables are worked on at a time, each with a session of its own; None for `usual_jobs`.
 
     Raises:
         NotFoundError: no table matches, or the catalog does not exist.
@@ -64,7 +64,8 @@ def run_each(
         # What the first table shows to be a mistake in the options is one for all of them.
         work_on_each(session, 1, run.numbers[:1], run.do, is_large=_is_large)
         session.progress.step = None
-        work_on_each(session, jobs, run.numbers[1:], run.do, is_large=_is_large)
+        number = jobs or usual_jobs(session.catalog)
+        work_on_each(session, number, run.numbers[1:], run.do, is_large=_is_large)
     except StoppedError as stop:
         stop.result = run.result
         raise

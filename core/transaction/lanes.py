@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from lake.core.base import locations
 from lake.core.base.errors import InvalidRequestError, StoppedError
 from lake.core.base.interrupts import STOPPED, Interrupts
 from lake.core.base.options import Option
@@ -22,22 +23,36 @@ if TYPE_CHECKING:
     from lake.core.base.progress import Progress, Step
     from lake.core.base.settings import Settings
     from lake.core.engine.tasks import Engine
+    from lake.core.table.catalogs.catalog import Catalog
 
 T = TypeVar("T")
 # The main thread waits in steps, so that a signal's exception reaches it on every platform.
 _WAIT_SECONDS = 0.2
 _PHASE = "working on tables"
 _MOST_JOBS = 64
+# The tables at a time if each waits for a server or for a store most of the time.
+_FAR_JOBS = 8
 
 
-def require_jobs(jobs: int) -> None:
-    """Check how many tables are worked on at a time.
+def require_jobs(jobs: int | None) -> None:
+    """Check how many tables are worked on at a time; None for `usual_jobs`.
 
     Raises:
         InvalidRequestError: the number is not allowed.
     """
-    if not 1 <= jobs <= _MOST_JOBS:
+    if jobs is not None and not 1 <= jobs <= _MOST_JOBS:
         raise InvalidRequestError(f"{Option.JOBS} {jobs} is not between 1 and {_MOST_JOBS}")
+
+
+def usual_jobs(catalog: Catalog) -> int:
+    """Return how many tables are worked on at a time if the user does not say.
+
+    One, if the tables are on a local disk in a local catalog: threads share one processor. More, if commits are sent
+    to a server or the warehouse is in an object store.
+    """
+    warehouse = str(catalog.configured.get("warehouse") or "")
+    is_far = catalog.is_served or bool(warehouse and not locations.parse(warehouse).is_local)
+    return _FAR_JOBS if is_far else 1
 
 
 def needs_spark(input_bytes: int, settings: Settings) -> bool:
@@ -53,7 +68,7 @@ def work_on_each(
     *,
     is_large: Callable[[T], bool],
 ) -> None:
-    """Work on items, several at a time; with one job in their order, and with the session itself.
+    """Work on items, several at a time; one job, or one item, is done in order and with the session itself.
 
     Large items are done one after the other in this thread, beside the others. A stop signal ends all threads, each
     after the part in hand; it is raised when they have ended.
@@ -68,7 +83,7 @@ def work_on_each(
     Raises:
         StoppedError: the user stopped the run.
     """
-    if jobs == 1:
+    if jobs == 1 or len(items) == 1:
         for item in items:
             work(session, item)
         return
@@ -214,9 +229,10 @@ class _Lane(Session):
             if not is_inline:
                 self._engine = self.shared.session.started(input_bytes)
             else:
-                self._engine = self._started.setdefault(
-                    InlineEngine.name, InlineEngine(self.shared.parallelism, ids=self.ids)
-                )
+                # What has most of the memory may have most of the cores, as other threads wait for memory.
+                cores = max(usable_cores() * part // shares.limit, self.shared.parallelism)
+                self._engine = InlineEngine(cores, ids=self.ids)
+                self._started[InlineEngine.name] = self._engine
         return self._engine
 
     def manifest_engine(self, _size: int) -> None:

@@ -17,6 +17,7 @@ from lake.core.data.deletes.position_files import PositionFile, read_vector
 from lake.core.data.deletes.row_positions import RowPositions
 from lake.core.data.deletes.spilled_equality import RowKeys
 from lake.core.data.rows.reader import FileDeletes, FileSlice, ReadSettings, read_batches, read_keys
+from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.io.storage.storage import Storage
 from lake.core.table.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.table.snapshots.delete_scopes import PUFFIN, is_global
@@ -264,7 +265,7 @@ def read_rows(
     storage: Storage, files: Iterable[FileSlice], settings: ReadSettings, deletes: Deletes
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files that are not deleted; see `lake.core.data.rows.reader.read_batches`."""
-    for file in files:
+    for file in each_opened(storage, files):
         yield from read_batches(storage, file, settings, deletes)
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from lake.core.data.deletes.position_files import delete_slice
 from lake.core.data.keys.columns import key_columns, key_schema
 from lake.core.data.rows.reader import ReadSettings, read_batches
+from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.types.arrow_schema import arrow_type
 from lake.core.table.manifests.data_files import DeleteFile
@@ -40,7 +41,7 @@ def read_deleted_keys(
         name_mapping=settings.name_mapping,
         complete=True,
     )
-    for file in files:
+    for file in each_opened(storage, files):
         for batch in read_batches(storage, delete_slice(file), reading):
             columns = [key.of(batch.column(tops.index(key.top.field_id))) for key in keys]
             yield pa.RecordBatch.from_arrays(columns, schema=schema), file.sequence_number

@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
 from hashlib import md5
@@ -207,6 +207,7 @@ class Storage:
         self._bucket = lru_cache(maxsize=16)(partial(opening.bucket_with, backoff))
         self._filesystem = lru_cache(maxsize=64)(opening.open_filesystem)
         self._kept: dict[str, pa.Buffer] = {}
+        self._held: dict[str, Any] = {}
         self._unchanging = _Unchanging()
 
     def __repr__(self) -> str:
@@ -288,7 +289,21 @@ class Storage:
             BadInputError: it is a link, a folder, a pipe or a device; opening one could block forever.
             NotFoundError: there is no such file.
         """
+        # A file is used by one reader: the next one opens it again.
+        held = self._held.pop(location, None)
+        if held is not None:
+            return held
         return self._open(location, follow_link=False, size=size)
+
+    @contextmanager
+    def holding(self, location: str, source: Any) -> Iterator[None]:
+        """Let the next `open_input` of a location return a file that is open, unless the context ends before."""
+        self._held[location] = source
+        try:
+            yield
+        finally:
+            if self._held.get(location) is source:
+                self._held.pop(location, None)
 
     def open_source(self, location: str) -> Any:
         """Open a file that a user names; links are followed.

@@ -27,6 +27,7 @@ from lake.core.data.keys.row_keys import RowKeys
 from lake.core.data.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.data.rows.writer import WriteSettings, open_writer
 from lake.core.engine.tasks import TaskContext
+from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.load.ingest.checksummed_batches import batches_in
 from lake.core.load.upsert.new_values import MergedRows, NewValues
 from lake.core.load.upsert.options import NONE
@@ -198,7 +199,8 @@ def _find(task: MatchTask, known: Deletes, context: TaskContext) -> _Found:
             found.rows[number] += batch.num_rows
             yield _Chunk(np.full(batch.num_rows, number), positions, cut(batch, columns))
 
-    parts = (part for number, file in enumerate(files) for part in rows_of(number, file))
+    ahead = each_opened(context.storage, files)
+    parts = (part for number, file in enumerate(ahead) for part in rows_of(number, file))
     total_rows = max(sum(file.record_count for file in files), 1)
     for chunk in _chunks(parts, chunk_rows):
         context.check_cancelled()
@@ -337,7 +339,7 @@ def _copy(task: MatchTask, found: _Found, context: TaskContext) -> list[DataFile
         open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
         closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
     ):
-        for number in hit:
+        for number in each_opened(context.storage, hit, files.__getitem__):
             removed = found.positions[number].to_numpy()
             values = NewValues(found.values[number]) if task.merged else None
             for positions, batch in read_positions(
@@ -371,7 +373,7 @@ def _merge(
         open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
         closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
     ):
-        for number in hit:
+        for number in each_opened(context.storage, hit, files.__getitem__):
             values = NewValues(found.values[number])
             for positions, batch in read_positions(
                 context.storage, files[number], reading, deletes

@@ -29,6 +29,7 @@ from lake.core.data.sorting.range_partitioning import KeySample, Ranges, Sampled
 from lake.core.data.sorting.sort_keys import RowOrder
 from lake.core.engine.shuffle import ShuffleBuffer, encode_report, received
 from lake.core.engine.tasks import TaskContext
+from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.maintain.compaction.verify import described
 from lake.core.table.manifests.data_files import DataFile
 
@@ -206,7 +207,7 @@ def sample(task: SampleTask, context: TaskContext) -> Iterator[SampledKeys]:
     """Report a sample of the sort keys of files, deleted rows included; reads only the key columns."""
     reading = task.reading
     order, keys = task.order, KeySample(task.sampled, task.task)
-    for file in task.files:
+    for file in each_opened(context.storage, task.files):
         for batch in read_batches(context.storage, file, reading):
             context.check_cancelled()
             keys.add(order.keys(batch, reading.projection))
@@ -310,7 +311,7 @@ def _without_deletes(reading: ReadSettings) -> ReadSettings:
 def _file_batches(
     files: Iterable[FileSlice], reading: ReadSettings, deletes: Deletes, context: TaskContext
 ) -> Iterator[pa.RecordBatch]:
-    for file in files:
+    for file in each_opened(context.storage, files):
         context.check_cancelled()
         yield from read_batches(context.storage, file, reading, deletes)
 

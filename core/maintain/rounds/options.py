@@ -41,7 +41,7 @@ class RoundOptions:
         only: the actions to do; empty for all.
         max_ms: the time after which no table is read, and no action and no group of files begins; None for no limit.
         max_bytes: the most bytes of data files to rewrite; None for no limit.
-        jobs: how many small tables get their actions at a time.
+        jobs: how many small tables get their actions at a time; None for `usual_jobs`.
         log: the path of the run log.
         runs_table: the name of the table to which the runs are appended; None for none.
         status: the path of the status file; None for none.
@@ -62,7 +62,7 @@ class RoundOptions:
     only: Sequence[str] = ()
     max_ms: int | None = None
     max_bytes: int | None = None
-    jobs: int = 1
+    jobs: int | None = None
     log: str
     runs_table: str | None = None
     status: str | None = None

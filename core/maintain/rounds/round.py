@@ -28,7 +28,7 @@ from lake.core.maintain.rounds.status import StatusFile
 from lake.core.maintain.rounds.tables import Remembered, Tables, order_of
 from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import is_listed, load_listed
-from lake.core.transaction.lanes import needs_spark, work_on_each
+from lake.core.transaction.lanes import needs_spark, usual_jobs, work_on_each
 from lake.core.transaction.locks.table_lock import with_table_lock
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Round:
         self.budget = Budget(session.clock, options.max_ms, options.max_bytes, session.begun)
         self.result = RoundResult(run=session.ids.uuid())
         self.records = Records(options, self.result.run)
-        self.jobs = options.jobs
+        self.jobs = options.jobs or usual_jobs(session.catalog)
         self._status_file = status or StatusFile(None, session.clock, session.ids)
         # The warnings of the run as a whole; each action has its own.
         self._general = session.warnings.copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from lake.core.data.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.data.rows.sorted_writer import open_ordered_writer
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.tasks import TaskContext
+from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.maintain.row_deletion.options import POSITION
 from lake.core.spec.properties.table_properties import COPY_ON_WRITE
 from lake.core.table.manifests.data_files import DataFile
@@ -92,7 +94,7 @@ def _find(task: DeletionTask, deletes: Deletes, context: TaskContext) -> list[Ro
     """Return for each data file the positions of the rows that match."""
     found = []
     done, total = 0, max(sum(file.record_count for file in task.files), 1)
-    for file in task.files:
+    for file in each_opened(context.storage, task.files):
         context.check_cancelled()
         positions = RowPositions()
         for matching, _ in read_positions(context.storage, file, task.reading, deletes):
@@ -120,7 +122,7 @@ def _copy(
         open_ordered_writer(context, task.writing, task=task.task) as writer,
         closing(Deletes(context.storage, reading, files)) as deletes,
     ):
-        for file, matching in hit:
+        for file, matching in each_opened(context.storage, hit, itemgetter(0)):
             removed, read, dropped = matching.to_numpy(), 0, deletes.dropped
             kept = 0
             for positions, batch in read_positions(context.storage, file, reading, deletes):

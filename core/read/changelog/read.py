@@ -18,6 +18,7 @@ from lake.core.data.rows.reader import (
     FileSlice,
     read_positions,
 )
+from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.io.storage.storage import Storage
 from lake.core.read.changelog.row_diff import CHANGE_TYPES, DELETE, INSERT, match
 from lake.core.read.changelog.row_spool import RowSpool
@@ -94,7 +95,7 @@ def _rows(storage: Storage, unit: ChangeUnit) -> Iterator[tuple[pa.RecordBatch, 
                 after = groups["added" if part.kind == NEWLY_DELETED else "after"]
                 other_deletes = Deletes(storage, other, part.files, after)
                 both = _Differing(deletes, other_deletes, either=part.kind == CHANGED)
-                for file in part.files:
+                for file in each_opened(storage, part.files):
                     for positions, batch in read_positions(storage, file, settings, both):
                         yield batch, both.added(positions)
 

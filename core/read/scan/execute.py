@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from lake.core.data.deletes.apply import Deletes, EqualityGroups, read_rows
 from lake.core.data.keys.row_keys import RowKeys
 from lake.core.data.rows.reader import FileSlice, ReadSettings, read_batches
 from lake.core.engine.tasks import Task, TaskContext, TaskFunction
+from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.read.exports import export
 from lake.core.read.exports.destinations import Output
 from lake.core.read.exports.export import Noted, Part, PartReport
@@ -133,12 +135,18 @@ class ScanRows:
         keys = row_keys(self.shared)
         # Most splits have the same equality deletes.
         with closing(EqualityGroups(storage, every, self.plan.reading(every))) as groups:
-            for split in self.plan.reads():
-                reading = replace(self.plan.reading(split.deletes), keys=keys)
-                deletes = Deletes(storage, reading, split.slices, groups)
-                for item in split.slices:
-                    yield from read_batches(storage, item, reading, deletes)
-                noted[DROPPED] += deletes.dropped
+
+            def slices() -> Iterator[tuple[FileSlice, ReadSettings, Deletes]]:
+                for split in self.plan.reads():
+                    reading = replace(self.plan.reading(split.deletes), keys=keys)
+                    deletes = Deletes(storage, reading, split.slices, groups)
+                    for item in split.slices:
+                        yield item, reading, deletes
+
+            for item, reading, deletes in each_opened(storage, slices(), itemgetter(0)):
+                before = deletes.dropped
+                yield from read_batches(storage, item, reading, deletes)
+                noted[DROPPED] += deletes.dropped - before
         note_keys(keys, noted)
 
     def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[ScanTask]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from lake.core.base.progress import Meter
 from lake.core.engine import selection
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.selection import INLINE_BYTES
-from lake.core.transaction.lanes import work_on_each
+from lake.core.transaction.lanes import usual_jobs, work_on_each
 from lake.core.transaction.session import Session
 
 _SECONDS = 10.0
@@ -328,3 +329,24 @@ def test_progress_counts_the_items_and_comes_back_after_a_message(
     assert {work.phase for work in counts} == {"working on tables"}
     assert {work.total_tasks for work in counts} == {3}
     assert display.phases[-1] == ""
+
+
+@pytest.mark.parametrize(
+    ("served", "warehouse", "jobs"),
+    [
+        (False, "/tables", 1),
+        (False, "file:///tables", 1),
+        (False, None, 1),
+        (False, "s3://bucket/tables", 8),
+        (False, "gs://bucket", 8),
+        (True, "production", 8),
+        (True, "/tables", 8),
+    ],
+)
+def test_several_tables_are_done_at_a_time_where_a_server_or_a_store_answers(
+    *, served: bool, warehouse: str | None, jobs: int
+) -> None:
+    configured = {} if warehouse is None else {"warehouse": warehouse}
+    catalog: Any = SimpleNamespace(is_served=served, configured=configured)
+
+    assert usual_jobs(catalog) == jobs

@@ -13,9 +13,9 @@ from pyiceberg.schema import Schema
 
 from lake.core.base.errors import CorruptFileError
 from lake.core.base.plain import PlainData
-from lake.core.data.deletes.apply import Deletes, EqualityGroups
+from lake.core.data.deletes.apply import Deletes, EqualityGroups, read_rows
 from lake.core.data.keys.row_keys import RowKeys
-from lake.core.data.rows.reader import FileSlice, ReadSettings, read_batches
+from lake.core.data.rows.reader import FileSlice, ReadSettings
 from lake.core.engine.tasks import Task, TaskFunction
 from lake.core.read.changelog.execute import ChangelogTask, with_keys
 from lake.core.read.changelog.execute import write_part as write_changes
@@ -225,8 +225,7 @@ class WorkRows:
     ) -> Iterator[pa.RecordBatch]:
         storage, reading = self.plan.table.storage, replace(self._reading(item), keys=keys)
         deletes = Deletes(storage, reading, item.files, groups)
-        for file in item.files:
-            yield from read_batches(storage, file, reading, deletes)
+        yield from read_rows(storage, item.files, reading, deletes)
         noted[DROPPED] += deletes.dropped
 
     def _reading(self, item: WorkItem) -> ReadSettings:
