@@ -4,32 +4,50 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread
-from typing import TypeVar
+from threading import Lock, Thread
+from typing import Protocol, Self, TypeVar
+
+from lake.core.io.objects.waits import answer_of, only_read
 
 _T = TypeVar("_T")
 _Result = TypeVar("_Result")
 
 
+class _Pool(Protocol):
+    """Threads."""
+
+    def submit(self, work: Callable[[_T], _Result], item: _T, /) -> Future[_Result]:
+        """Let a thread do work."""
+
+
 def ahead(
-    pool: ThreadPoolExecutor | _Daemons,
+    pool: _Pool,
     work: Callable[[_T], _Result],
     items: Iterable[_T],
     most: int,
+    result: Callable[[Future[_Result]], _Result] = Future.result,
 ) -> Iterator[_Result]:
-    """Yield the results of work in the order of its items; at most ``most`` wait to be taken."""
+    """Yield the results of work in the order of its items; at most ``most`` wait to be taken.
+
+    Args:
+        pool: the threads.
+        work: what is done with each item.
+        items: the items.
+        most: how many results may wait.
+        result: waits for a result.
+    """
     waiting: deque[Future[_Result]] = deque()
     try:
         for item in items:
             waiting.append(pool.submit(work, item))
             if len(waiting) > most:
-                yield waiting.popleft().result()
+                yield result(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield result(waiting.popleft())
     finally:
         for future in waiting:
             future.cancel()
@@ -64,36 +82,51 @@ def looked_up(
         items: the items; twice as many as threads are taken before their results are.
         threads: the number of threads.
     """
-    pool = _Daemons(threads)
-    try:
-        yield from ahead(pool, work, items, 2 * threads)
-    finally:
-        pool.end()
+    with ReadingThreads(threads) as pool:
+        yield from ahead(pool, work, items, 2 * threads, answer_of)
 
 
-class _Daemons:
-    """Threads for which neither their user nor the end of the process waits."""
+class ReadingThreads:
+    """Threads that only read, for which neither their user nor the end of the process waits.
+
+    What takes their results does so by `answer_of`.
+
+    Args:
+        most: the number of threads.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._started = 0
+        self._lock = Lock()
         self._tasks = SimpleQueue[Callable[[], None] | None]()
+
+    def __enter__(self) -> Self:
+        """Return them."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Let each thread end after its work."""
+        for _ in range(self._started):
+            self._tasks.put(None)
 
     def submit(self, work: Callable[[_T], _Result], item: _T, /) -> Future[_Result]:
         """Let a thread do work."""
         future = Future[_Result]()
         self._tasks.put(partial(_complete, future, work, item))
-        if self._started < self._most:
+        with self._lock:
+            begins = self._started < self._most
+            self._started += begins
+        if begins:
             Thread(target=self._run, name="look-up", daemon=True).start()
-            self._started += 1
         return future
 
-    def end(self) -> None:
-        """Let each thread end after its work."""
-        for _ in range(self._started):
-            self._tasks.put(None)
+    def map(self, work: Callable[[_T], _Result], items: Sequence[_T]) -> Iterator[_Result]:
+        """Yield the results of work in the order of its items, all of which are begun at once."""
+        return ahead(self, work, items, len(items), answer_of)
 
     def _run(self) -> None:
+        only_read()
         while (task := self._tasks.get()) is not None:
             task()
 

@@ -4,6 +4,9 @@ The clients wait for a store inside native code, where Python handles no signal,
 all threads of a pool. So each request is made by a thread that nothing waits for, and its caller waits for the answer
 only as long as the command is not stopped. After the stop, an answer has a short time: that of a write decides
 whether there is a file to remove. Then the store counts as silent, and nothing more is asked of it.
+
+Threads that only read, for which nothing waits either, make their requests themselves: where thousands of small files
+are read, handing them over takes as long as they do. What takes the results of these threads looks for the stop.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from __future__ import annotations
 import os
 from _thread import LockType
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, local
 from typing import Generic, TypeVar, cast
 
+from lake.core.base.errors import TimedOutError
 from lake.core.base.interrupts import STOPPED
 from lake.core.io.objects.requests import timed_out
 
@@ -27,6 +32,8 @@ _LAST_SECONDS = 1.5
 _LOOK_SECONDS = 0.25
 # The hosts that did not answer after the stop of a command.
 _silent: set[str] = set()
+# Whether the thread makes its requests itself.
+_reading = local()
 
 
 def unchecked() -> None:
@@ -81,6 +88,8 @@ class _Threads:
         self._waiting = SimpleQueue[_Request[object]]()
         self._idle = 0
         self._lock = Lock()
+        # The requests that reading threads make themselves.
+        self.read = 0
 
     def begin(self, request: _Request[object]) -> None:
         """Let an idle thread make a request, or a new one."""
@@ -91,6 +100,16 @@ class _Threads:
             self._waiting.put(request)
         else:
             Thread(target=self._work, args=(request,), name="request", daemon=True).start()
+
+    def make_here(self, work: Callable[[], _T]) -> _T:
+        """Make a request in this thread."""
+        with self._lock:
+            self.read += 1
+        try:
+            return work()
+        finally:
+            with self._lock:
+                self.read -= 1
 
     def _work(self, request: _Request[object]) -> None:
         while True:
@@ -110,8 +129,34 @@ os.register_at_fork(after_in_child=_threads.forget)
 
 
 def has_requests() -> bool:
-    """Whether requests are under way for which nothing waits: a store was silent after a stop, or was too slow."""
-    return any(is_pending.locked() for is_pending in _threads.left)
+    """Whether requests are under way for which nothing waits.
+
+    A store was silent after a stop, or was too slow, or what a thread reads was not needed.
+    """
+    return _threads.read > 0 or any(is_pending.locked() for is_pending in _threads.left)
+
+
+def only_read() -> None:
+    """Let this thread make its requests itself from now on. It writes nothing, and nothing waits for its end."""
+    _reading.is_on = True
+
+
+def answer_of(future: Future[_T]) -> _T:
+    """Wait for the result of a thread that only reads; after a stop there is little time for it.
+
+    Raises:
+        TimedOutError: the command was stopped, and there is no result.
+    """
+    while not STOPPED.is_set():
+        if _has_ended(future, _LOOK_SECONDS):
+            return future.result()
+    if _has_ended(future, _LAST_SECONDS):
+        return future.result()
+    raise TimedOutError("a server or a store did not answer before the command ended")
+
+
+def _has_ended(future: Future[_T], seconds: float) -> bool:
+    return future.done() or bool(wait([future], seconds).done)
 
 
 def awaited(host: str, work: Callable[[], _T], check: Check = unchecked) -> _T:
@@ -128,6 +173,8 @@ def awaited(host: str, work: Callable[[], _T], check: Check = unchecked) -> _T:
     """
     if not STOPPED.is_set():
         _silent.clear()
+        if check is unchecked and getattr(_reading, "is_on", False):
+            return _threads.make_here(work)
     elif host in _silent:
         raise timed_out(host)
     request = _Request(work)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
@@ -23,9 +22,10 @@ from lake.core.base.arrow import one_array, release_memory
 from lake.core.base.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.io.avro.container import Block, Container, read_container, runs
 from lake.core.io.avro.decode import layout_of
+from lake.core.io.objects.waits import answer_of
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.io.storage.storage import Storage
-from lake.core.io.work_ahead import computed
+from lake.core.io.work_ahead import ReadingThreads, computed
 from lake.core.table.manifests.decode import (
     Manifest,
     Opened,
@@ -151,7 +151,7 @@ def read_list_additions(
         NotFoundError: a list does not exist.
     """
     chain = _Chain()
-    with ThreadPoolExecutor(_FETCH_THREADS) as fetchers:
+    with ReadingThreads(_FETCH_THREADS) as fetchers:
         for batch in runs(locations, lambda _: 1, _LISTS_AT_ONCE):
             try:
                 found = _additions(fetchers, storage, batch, chain)
@@ -172,7 +172,7 @@ class _Chain:
 
 
 def _additions(
-    fetchers: ThreadPoolExecutor, storage: Storage, batch: Sequence[str], chain: _Chain
+    fetchers: ReadingThreads, storage: Storage, batch: Sequence[str], chain: _Chain
 ) -> ListAdditions:
     rests: list[_List] = []
     inherited: list[int] = []
@@ -181,7 +181,7 @@ def _additions(
     # Long lists inflate to much more memory than what is kept of them.
     for part in runs(batch, lambda _: 1, _FETCH_THREADS):
         lists: Iterable[_List] = (
-            fetchers.submit(list, map(read, part)).result()
+            answer_of(fetchers.submit(list, map(read, part)))
             if _are_few(part)
             else fetchers.map(read, part)
         )
@@ -443,7 +443,7 @@ def _in_threads(
     """Yield the entries of windows of manifests in their order; threads read and decode some of them ahead."""
     if releases:
         release_memory()
-    with ThreadPoolExecutor(_FETCH_THREADS) as fetchers:
+    with ReadingThreads(_FETCH_THREADS) as fetchers:
 
         def work(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
             each = map if _are_few([row["manifest_path"] for row in window]) else fetchers.map

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from threading import Event
+from concurrent.futures import Future
+from threading import Event, current_thread
 from typing import Any
 
 import pytest
 
-from lake.core.base.errors import OutOfTimeError
+from lake.core.base.errors import OutOfTimeError, TimedOutError
 from lake.core.base.interrupts import STOPPED
 from lake.core.io.objects import waits
 from lake.core.io.objects.requests import TRIES, StoreError, Tries, timed_out
-from lake.core.io.objects.waits import awaited
+from lake.core.io.objects.waits import answer_of, awaited, unchecked
+from lake.core.io.work_ahead import ReadingThreads
 
 
 @pytest.fixture
@@ -81,3 +83,55 @@ def test_a_caller_may_end_its_wait_for_an_answer(monkeypatch: pytest.MonkeyPatch
     assert awaited("host", lambda: 7) == 7
     release.set()
     assert waits._threads.left[-1].acquire(timeout=60)
+    waits._threads.left[-1].release()
+
+
+def test_a_thread_that_only_reads_makes_its_requests_itself() -> None:
+    def threads(check: waits.Check) -> tuple[Any, Any]:
+        return current_thread(), awaited("host", current_thread, check)
+
+    with ReadingThreads(1) as pool:
+        ((own, asked),) = pool.map(threads, [unchecked])
+        ((checked, left),) = pool.map(threads, [lambda: None])
+
+    assert asked is own is checked
+    # What may end a wait has another thread to leave.
+    assert left is not own
+
+
+def test_a_reading_thread_leaves_its_requests_to_others_after_a_stop(stopped: None) -> None:
+    release = Event()
+
+    with ReadingThreads(1) as pool:
+        future = pool.submit(lambda host: awaited(host, release.wait), "host")
+        with pytest.raises(StoreError, match="host did not answer in time"):
+            future.result(60)
+
+    release.set()
+    assert waits._threads.left[-1].acquire(timeout=60)
+    waits._threads.left[-1].release()
+
+
+def test_a_request_that_nothing_waits_for_is_known_until_it_ends() -> None:
+    begun, release = Event(), Event()
+
+    def request() -> None:
+        begun.set()
+        release.wait(60)
+
+    with ReadingThreads(1) as pool:
+        future = pool.submit(lambda host: awaited(host, request), "host")
+    assert begun.wait(60)
+    assert waits.has_requests()
+    release.set()
+    answer_of(future)
+    assert not waits.has_requests()
+
+
+def test_a_result_is_not_waited_for_after_a_stop(stopped: None) -> None:
+    known = Future[int]()
+    known.set_result(7)
+
+    assert answer_of(known) == 7
+    with pytest.raises(TimedOutError, match="did not answer before the command ended"):
+        answer_of(Future[int]())
