@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
@@ -70,6 +69,7 @@ from lake.core.io.storage.local_folders import (
     require_file,
 )
 from lake.core.io.storage.store_listing import LISTING, StoreListing
+from lake.core.io.work_ahead import ReadingThreads
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _BATCH_FILES = 65_536
@@ -693,7 +693,7 @@ class Storage:
         if all(paths.parse(location).is_local for location in wanted):
             # A thread costs more than the system call that it would make.
             return {location: self._look_up(location) for location in wanted}
-        with ThreadPoolExecutor(_LOOK_UP_THREADS) as pool:
+        with ReadingThreads(_LOOK_UP_THREADS) as pool:
             return dict(zip(wanted, pool.map(self._look_up, wanted), strict=True))
 
     def _look_up(self, location: str) -> StoredFile | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from lake.core.base.progress import Meter, shown
 from lake.core.data.columns.metrics import modes
 from lake.core.data.sources.discovery import PARQUET, find_sources
 from lake.core.io.storage.file_names import FileNames
+from lake.core.io.work_ahead import ReadingThreads
 from lake.core.load.file_addition.columns import field_names
 from lake.core.load.file_addition.facts import AdditionFacts
 from lake.core.load.file_addition.footers import Target, describe
@@ -121,7 +121,7 @@ def plan_addition(
     )
     with (
         shown(session.progress, Meter("reading footers", tasks=len(paths))) as meter,
-        ThreadPoolExecutor(_THREADS) as pool,
+        ReadingThreads(_THREADS) as pool,
     ):
         files = []
         for item in pool.map(lambda path: describe(table.storage, path, target), paths):

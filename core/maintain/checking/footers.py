@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +26,7 @@ from lake.core.data.formats.orc.reader import OrcStripes
 from lake.core.data.formats.parquet.footer import open_parquet
 from lake.core.data.formats.parquet.row_groups import flat_columns, struct_columns
 from lake.core.data.formats.parquet.statistics import TrustedFooter
+from lake.core.io.work_ahead import ReadingThreads
 from lake.core.maintain.checking.findings import Finding
 from lake.core.spec.properties.table_properties import NAME_MAPPING
 from lake.core.spec.types.arrow_schema import struct_field_ids
@@ -93,7 +93,7 @@ class Footers:
         """
         # Python has no values for the dates of many partitions, which are not compared here.
         entries = entries.select([name for name in entries.column_names if name != "partition"])
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ReadingThreads(_THREADS) as pool:
             for start in range(0, entries.num_rows, _AT_ONCE):
                 yield from pool.map(self._report, entries.slice(start, _AT_ONCE).to_pylist())
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from lake.core.data.deletes.equality_files import read_deleted_keys
 from lake.core.data.deletes.position_files import read_positions
 from lake.core.data.keys.columns import key_schema
 from lake.core.data.rows.reader import FileSlice, ReadSettings, read_batches
+from lake.core.io.work_ahead import ReadingThreads
 from lake.core.maintain.checking.findings import Finding
 from lake.core.maintain.checking.footers import DeletedEnds, FooterReport
 from lake.core.spec.properties.table_properties import NAME_MAPPING
@@ -85,7 +85,7 @@ class Values:
             StorageError: the storage does not answer.
         """
         spec, schema = self._specs[spec_id], self._table_schema
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ReadingThreads(_THREADS) as pool:
             for start in range(0, entries.num_rows, _AT_ONCE):
                 some = entries.slice(start, _AT_ONCE)
                 files = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 
 from lake.core.base import locations
 from lake.core.base.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.io.work_ahead import ReadingThreads
 from lake.core.table.metadata.files import (
     VERSION_HINT,
     is_metadata_name,
@@ -101,7 +101,7 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> se
     ]
     hints = {path for path in found if path.rpartition("/")[2].lower() == VERSION_HINT}
     files = [path for path in found if path not in hints]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ReadingThreads(_THREADS) as pool:
         uuids = dict(zip(files, pool.map(partial(_uuid_of, table), files), strict=True))
     own = str(table.metadata.table_uuid)
     beside = locations.canonical(table.metadata_location).rpartition("/")[0]

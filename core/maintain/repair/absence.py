@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from lake.core.base import locations
 from lake.core.base.errors import BadInputError, NotFoundError, RefusedError
+from lake.core.io.work_ahead import ReadingThreads
 
 if TYPE_CHECKING:
     from lake.core.io.storage.storage import Storage
@@ -28,7 +28,7 @@ def gone_files(storage: Storage, paths: Iterable[str]) -> frozenset[str]:
     """
     found = storage.look_up(paths)
     suspects = [path for path, file in found.items() if file is None]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ReadingThreads(_THREADS) as pool:
         return frozenset(
             path
             for path, is_gone in zip(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import CorruptFileError, RefusedError
 from lake.core.base.options import Option
 from lake.core.io.storage.atomic_files import is_draft
+from lake.core.io.work_ahead import ReadingThreads
 from lake.core.spec.properties.table_properties import ABANDONED_METADATA, METADATA_PATH
 from lake.core.table.metadata.commit_marks import has_mark, mark_of
 from lake.core.table.metadata.files import VERSION_HINT, is_metadata_name, version_of
@@ -284,7 +284,7 @@ class _Histories:
         """
         own = str(self.metadata.table_uuid).lower()
         ordered = sorted(keys)
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ReadingThreads(_THREADS) as pool:
             states = dict(zip(ordered, pool.map(self._state, ordered), strict=True))
         return {
             key: state

@@ -7,7 +7,6 @@ them as they are: it reads and checks them, and adds their files to new manifest
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 
 from lake.core.base.errors import BadInputError, CorruptFileError
 from lake.core.io.avro.container import Container, read_container, runs
+from lake.core.io.work_ahead import ReadingThreads
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.decode import Opened, decode_entries, open_manifest
 from lake.core.table.manifests.schemas import ENTRY_COLUMNS
@@ -95,7 +95,7 @@ def read_temporary_manifests(table: Table, files: Sequence[StoredFile]) -> Itera
         table: the table whose specs and schemas the entries must match.
         files: the manifests.
     """
-    with ThreadPoolExecutor(_FETCH_THREADS) as pool:
+    with ReadingThreads(_FETCH_THREADS) as pool:
         opened = list(pool.map(lambda file: _open(table.storage, file), files))
     groups: dict[tuple[Any, ...], list[_Opened]] = {}
     for item in opened:
