@@ -367,7 +367,7 @@ class Faults:
             self.layer.inside(),
             hooks.hooked(world._before),
             hooks.seeded_libraries(world.clock.now_ms, world.ids.uuid4),
-            patch("lake.core.table.manifests.read.ThreadPoolExecutor", hooks._OneByOne),
+            patch("lake.core.table.manifests.read.ReadingThreads", hooks._OneByOne),
         ):
             yield
 

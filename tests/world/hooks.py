@@ -52,7 +52,7 @@ CALLS = {
 def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
     """Call a hook with the name and the location, before (and after) each call of storage."""
     with (
-        patch.object(storage, "ThreadPoolExecutor", _OneByOne),
+        patch.object(storage, "ReadingThreads", _OneByOne),
         patch("lake.core.io.storage.background_writer.ThreadPoolExecutor", _OneByOne),
     ):
         patches = [
