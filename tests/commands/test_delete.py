@@ -597,3 +597,29 @@ def test_the_changes_of_a_deletion_are_its_rows(
     assert lake.ok("snapshots", "db.t")["result"]["snapshots"][0]["operation"] == (
         "delete" if mode == POSITION else "overwrite"
     )
+
+
+@pytest.mark.parametrize("verb", ["delete", "upsert", "convert"])
+def test_a_file_that_is_listed_twice_gets_no_two_vectors(lake: CommandLine, verb: str) -> None:
+    create(lake, ROWS)
+    file = source(lake, [(8, "d", 8.0), (9, "d", 9.0)])
+    for _ in range(2):
+        lake.table().add_files([f"file://{file}"], check_duplicate_files=False)
+    if verb == "convert":
+        commit_equality_delete(lake.warehouse, [8])
+    lake.ok("alter", "db.t", "--format-version", "3")
+    before = ids(lake)
+    commands = {
+        "delete": ["delete", "db.t", "--where", "id = 9", *POSITION],
+        "upsert": ["ingest", "db.t", file, "--upsert", "--key", "id", "--repair-duplicates"],
+        "convert": ["deletes", "db.t", "--convert"],
+    }
+    result = lake("--json", *commands[verb])
+    # Every reader refuses a table with several vectors for one data file.
+    assert (result.exit_code, ids(lake)) == (3, before)
+    error = result.json()["error"]
+    assert "lists the data file" in error["message"]
+    assert "--repair duplicate-files" in error["hint"]
+    lake.ok("compact", "db.t", "--rewrite-all")
+    lake.ok(*commands[verb])
+    assert is_sound(lake)

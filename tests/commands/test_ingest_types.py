@@ -292,3 +292,28 @@ def test_a_decimal_whose_partition_value_has_too_many_digits_is_refused(
     assert failed.exit_code == 7
     assert "-9999999.99 of column value" in failed.json()["error"]["message"]
     assert lake.ok("scan", "db.t")["result"]["rows"] == 0
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("kind", "values", "by"),
+    [
+        ("decimal(9, 2)", ("1.50", "2.25"), "a, b, truncate(10, b)"),
+        ("uuid", (str(uuid.UUID(int=1)), str(uuid.UUID(int=2))), "a, b"),
+    ],
+)
+def test_several_partition_fields_have_values_of_one_type_of_fixed_size(
+    lake: CommandLine, tmp_path: Path, version: int, kind: str, values: tuple[str, str], by: str
+) -> None:
+    file = tmp_path / "rows.csv"
+    one, other = values
+    file.write_text(f"id,a,b\n1,{one},{other}\n2,{other},{one}\n3,{one},\n")
+    columns = ("id int", f"a {kind}", f"b {kind}")
+    lake.ok("create", "db.t", *columns, "--partition-by", by, "--format-version", version)
+
+    lake.ok("ingest", "db.t", file)
+    lake.ok("delete", "db.t", "--where", f"b = '{other}'")
+
+    rows = [(row["id"], str(row["a"]), row["b"] and str(row["b"])) for row in lake.rows(by="id")]
+    assert rows == [(2, other, one), (3, one, None)]
+    assert lake.ok("check", "db.t", "--deep")["result"]["errors"] == 0

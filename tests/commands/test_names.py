@@ -144,3 +144,25 @@ def test_names_that_engines_may_confuse_cause_a_warning(
     for document in (created, evolved):
         assert [text.startswith(said) for text in document["warnings"]] == [True]
     assert all(text.startswith("the same files were loaded") for text in again["warnings"])
+
+
+@pytest.mark.parametrize("by", ["s.http.status", "truncate(10, s.http.status)"])
+def test_a_field_of_a_struct_with_a_dot_in_its_name_is_a_partition_column(
+    lake: CommandLine, tmp_path: Path, by: str
+) -> None:
+    rows = [
+        {"id": n, "s": {"http.status": 200 + n % 2, "t": {"a": n, "b": -n}}} for n in range(6)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    pq.write_table(pa.Table.from_pylist(rows[1:2]), tmp_path / "new.parquet")
+
+    lake.ok("ingest", "db.t", tmp_path / "rows.parquet", "--create", "--partition-by", by)
+
+    found = lake.scanned("--where", "s.http.status = 201")
+    assert [row["id"] for row in found] == [1, 3, 5]
+    options = ("--upsert", "--key", "s.http.status,id", "--deletes", "position")
+    done = lake.ok("ingest", "db.t", tmp_path / "new.parquet", *options)
+    assert done["result"]["rows_updated"] == 1
+    assert lake.ok("delete", "db.t", "--where", "s.http.status = 200")["result"]["rows"] == 3
+    assert [row["id"] for row in lake.rows(by="id")] == [1, 3, 5]
+    assert lake.ok("check", "db.t", "--deep")["result"]["errors"] == 0

@@ -25,7 +25,7 @@ from lake.core.data.columns.file_slice import FileSlice, ReadSettings
 from lake.core.data.columns.nullability import null_in_required
 from lake.core.data.columns.type_promotion import convert
 from lake.core.data.keys.columns import KeyColumn, key_columns
-from lake.core.spec.expressions.filters import field_path, filter_columns
+from lake.core.spec.expressions.filters import filter_columns
 from lake.core.spec.types.arrow_schema import (
     FIELD_ID,
     LAST_UPDATED,
@@ -34,6 +34,7 @@ from lake.core.spec.types.arrow_schema import (
     arrow_schema,
     arrow_type,
     field_id,
+    field_path,
 )
 from lake.core.spec.types.single_values import from_single_values, partition_type
 from lake.core.spec.types.unsupported_columns import UNSUPPORTED, has_unsupported

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
 from lake.core.base.errors import CorruptFileError
-from lake.core.spec.expressions.filters import field_path
+from lake.core.spec.types.arrow_schema import field_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from lake.core.base.arrow import Mask
 from lake.core.base.errors import CorruptFileError
 from lake.core.data.keys.columns import KeyColumn
-from lake.core.spec.expressions.filters import field_path
+from lake.core.spec.types.arrow_schema import field_path
 
 
 def columns_of(schema: Schema, ids: Sequence[int]) -> list[KeyColumn]:

@@ -34,8 +34,8 @@ from lake.core.base.options import Option
 from lake.core.data.deletes.equality_coverage import check_columns, check_partitions
 from lake.core.load.ingest.options import Needs
 from lake.core.load.upsert.row_kinds import WRITTEN
-from lake.core.spec.expressions.filters import field_path
 from lake.core.spec.properties.table_properties import COPY_ON_WRITE, MERGE_MODE
+from lake.core.spec.types.arrow_schema import field_path
 from lake.core.spec.types.type_text import type_text
 
 if TYPE_CHECKING:

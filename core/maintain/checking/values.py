@@ -30,6 +30,7 @@ from lake.core.io.work_ahead import ReadingThreads
 from lake.core.maintain.checking.findings import Finding
 from lake.core.maintain.checking.footers import DeletedEnds, FooterReport
 from lake.core.spec.properties.table_properties import NAME_MAPPING
+from lake.core.spec.types.arrow_schema import field_path
 from lake.core.spec.types.bounds import comparable, decode_bounds
 from lake.core.spec.types.single_values import from_single_values, source_type
 from lake.core.spec.types.transforms import transformed_values, unfit
@@ -205,12 +206,12 @@ _NOT_COMPARED = (FloatType, DoubleType, UUIDType)
 
 
 def _column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.Array | None:
-    path = (schema.find_column_name(source_id) or "").split(".")
-    if path[0] not in batch.schema.names:
+    path = field_path(schema, source_id)
+    if path is None or path[0].name not in batch.schema.names:
         return None
-    column = batch.column(path[0])
-    for name in path[1:]:
-        column = pc.struct_field(column, name)
+    column = batch.column(path[0].name)
+    for item in path[1:]:
+        column = pc.struct_field(column, [column.type.get_field_index(item.name)])
     return one_array(column)
 
 

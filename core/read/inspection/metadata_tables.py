@@ -29,9 +29,9 @@ from lake.core.base.errors import CorruptFileError, InvalidRequestError, unknown
 from lake.core.base.options import Option
 from lake.core.read.inspection.file_tables import FileTables
 from lake.core.read.inspection.show import shown_properties
-from lake.core.spec.expressions.filters import bind_filter, field_path, filter_columns, row_mask
+from lake.core.spec.expressions.filters import bind_filter, filter_columns, row_mask
 from lake.core.spec.expressions.parser import parse_filter
-from lake.core.spec.types.arrow_schema import arrow_schema
+from lake.core.spec.types.arrow_schema import arrow_schema, field_path
 from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 

@@ -45,7 +45,7 @@ from lake.core.io.storage.storage import Storage
 from lake.core.read.scan.execute import ScanRows
 from lake.core.read.scan.plan import ScanOptions, plan_scan, scan_schema, scan_snapshot
 from lake.core.read.scan.scan_keys import KeySource, ScanKeys
-from lake.core.spec.expressions.filters import field_path
+from lake.core.spec.types.arrow_schema import field_path
 from lake.core.spec.types.single_values import arrow_type
 from lake.core.spec.types.type_text import type_text
 from lake.core.table.catalogs.catalog import Table

@@ -7,7 +7,7 @@ A filter keeps the rows for which it is TRUE in SQL's three-valued logic: neithe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -38,7 +38,6 @@ from pyiceberg.types import (
     IcebergType,
     NestedField,
     StringType,
-    StructType,
 )
 
 from lake.core.base.errors import BadInputError, NotFoundError, listed_columns, unknown_column
@@ -62,6 +61,7 @@ from lake.core.spec.expressions.predicates import (
     matches,
     operation,
 )
+from lake.core.spec.types.arrow_schema import field_path
 from lake.core.spec.types.bounds import comparable
 from lake.core.spec.types.type_text import type_text
 
@@ -207,22 +207,6 @@ def filter_from_plain(plain: Mapping[str, Any] | str) -> BooleanExpression:
 
 
 PlainFilter = Annotated[BooleanExpression, Codec(filter_to_plain, filter_from_plain)]
-
-
-def field_path(schema: Schema, field_id: int) -> tuple[NestedField, ...] | None:
-    """Return the fields from a column down to a field; None if the path goes through a list or map."""
-    return _path_in(schema.fields, field_id)
-
-
-def _path_in(fields: Iterable[NestedField], field_id: int) -> tuple[NestedField, ...] | None:
-    for field in fields:
-        if field.field_id == field_id:
-            return (field,)
-        if isinstance(field.field_type, StructType):
-            below = _path_in(field.field_type.fields, field_id)
-            if below is not None:
-                return (field, *below)
-    return None
 
 
 def _predicate(node: BooleanExpression) -> UnboundPredicate | BoundPredicate:

@@ -104,6 +104,22 @@ def struct_field_ids(fields: Iterable[pa.Field]) -> frozenset[int]:
     return frozenset(found)
 
 
+def field_path(schema: Schema, field_id: int) -> tuple[NestedField, ...] | None:
+    """Return the fields from a column down to a field; None if the path goes through a list or map."""
+    return _path_in(schema.fields, field_id)
+
+
+def _path_in(fields: Iterable[NestedField], field_id: int) -> tuple[NestedField, ...] | None:
+    for field in fields:
+        if field.field_id == field_id:
+            return (field,)
+        if isinstance(field.field_type, StructType):
+            below = _path_in(field.field_type.fields, field_id)
+            if below is not None:
+                return (field, *below)
+    return None
+
+
 def top_columns(schema: Schema, ids: Sequence[int]) -> Schema:
     """Return the top-level columns that contain the given fields; the first column if no field is given."""
     # The name of a column may contain a dot, so names do not show which column contains a field.

@@ -36,6 +36,7 @@ from pyiceberg.types import (
 
 from lake.core.base.arrow import one_array
 from lake.core.base.errors import BadInputError, CorruptFileError, RefusedError
+from lake.core.spec.types.arrow_schema import field_path
 from lake.core.spec.types.single_values import (
     from_single_values,
     partition_type,
@@ -247,19 +248,17 @@ def source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.A
     Raises:
         CorruptFileError: the schema does not have the column.
     """
-    name = schema.find_column_name(source_id)
-    if name is None:
+    name, path = schema.find_column_name(source_id), field_path(schema, source_id)
+    if name is None or path is None:
         raise CorruptFileError(
             f"the schema lacks column {source_id}, a source column of the partition spec"
         )
-    names = name.split(".")
-    if len(names) == 1 or batch.schema.get_field_index(".".join(names)) >= 0:
-        return batch.column(".".join(names))
-    column = batch.column(names[0])
-    for name in names[1:]:
+    if batch.schema.get_field_index(name) >= 0:
+        return batch.column(name)
+    column = batch.column(path[0].name)
+    for item in path[1:]:
         # flatten() applies the parent's nulls to its children; field() does not.
-        index = column.type.get_field_index(name)
-        column = column.flatten()[index]
+        column = column.flatten()[column.type.get_field_index(item.name)]
     return column
 
 

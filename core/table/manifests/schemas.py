@@ -7,6 +7,7 @@ the fields are those of Iceberg Java 1.11.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -210,8 +211,8 @@ def manifest_layout(format_version: int) -> ManifestLayout:
 def _layout(fields: Sequence[NestedField], name: str, columns: Sequence[str]) -> ManifestLayout:
     schema = Schema(*fields)
     converted: Any = AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name)
-    defined: set[str] = set()
-    records = [_defined_once(field, defined) for field in converted["fields"]]
+    names: Counter[str] = Counter()
+    records = [_named_apart(field, names) for field in converted["fields"]]
     return ManifestLayout(
         {**converted, "fields": records}, schema.model_dump_json(), tuple(columns)
     )
@@ -222,17 +223,21 @@ def spec_json(fields: Iterable[Any]) -> str:
     return json.dumps([field.model_dump(by_alias=True, mode="json") for field in fields])
 
 
-def _defined_once(avro_type: Any, defined: set[str]) -> Any:
-    """Replace the second definition of a named type by its name, as Avro requires."""
+def _named_apart(avro_type: Any, names: Counter[str]) -> Any:
+    """Give each definition of a named type a name of its own, as Avro requires.
+
+    A reference to the first definition would be valid too, but PyIceberg does not read it.
+    """
     if isinstance(avro_type, list):
-        return [_defined_once(branch, defined) for branch in avro_type]
+        return [_named_apart(branch, names) for branch in avro_type]
     if not isinstance(avro_type, dict):
         return avro_type
+    found = {key: _named_apart(value, names) for key, value in avro_type.items()}
     if avro_type.get("type") in ("fixed", "record"):
-        if avro_type["name"] in defined:
-            return avro_type["name"]
-        defined.add(avro_type["name"])
-    return {key: _defined_once(value, defined) for key, value in avro_type.items()}
+        names[avro_type["name"]] += 1
+        if (count := names[avro_type["name"]]) > 1:
+            found["name"] = f"{avro_type['name']}_{count}"
+    return found
 
 
 def _field(

@@ -69,8 +69,11 @@ class KeyRanges:
             column: np.array([column in found for found in ids], np.bool_)
             for column in sorted(frozenset().union(*ids))
         }
+        tops = {item.field_id for schema in schemas for item in schema.fields}
         self._sides = {
-            column: _sides(data, deletes, column, source_type(column, schemas))
+            column: _sides(
+                data, deletes, column, source_type(column, schemas), nested=column not in tops
+            )
             for column in self._compares
         }
 
@@ -85,7 +88,7 @@ class KeyRanges:
 
 
 def _sides(
-    data: pa.Table, deletes: pa.Table, column: int, field_type: IcebergType
+    data: pa.Table, deletes: pa.Table, column: int, field_type: IcebergType, *, nested: bool
 ) -> tuple[_Side, _Side]:
     tables = (data, deletes)
     lower = [_bounds(table, "lower_bounds", column, field_type) for table in tables]
@@ -93,8 +96,8 @@ def _sides(
     split = np.cumsum([len(item) for item in (*lower, *upper)])[:-1]
     ranks = np.split(_ranks(pa.concat_arrays([*lower, *upper])), split)
     return (
-        _side(data, column, ranks[0], ranks[2]),
-        _side(deletes, column, ranks[1], ranks[3]),
+        _side(data, column, ranks[0], ranks[2], nested=nested),
+        _side(deletes, column, ranks[1], ranks[3], nested=nested),
     )
 
 
@@ -113,7 +116,7 @@ def _ranks(values: pa.Array) -> Int64s:
     return found
 
 
-def _side(table: pa.Table, column: int, lower: Int64s, upper: Int64s) -> _Side:
+def _side(table: pa.Table, column: int, lower: Int64s, upper: Int64s, *, nested: bool) -> _Side:
     nulls = count_array(table, "null_value_counts", column)
     values = count_array(table, "value_counts", column)
     only = pc.and_(pc.equal(nulls, values), pc.greater(values, 0))
@@ -121,7 +124,8 @@ def _side(table: pa.Table, column: int, lower: Int64s, upper: Int64s) -> _Side:
         lower=lower,
         upper=upper,
         known=(lower >= 0) & (upper >= 0),
-        no_nulls=_certain(pc.equal(nulls, 0)),
+        # ORC counts a nested field only if its parent is not NULL.
+        no_nulls=_certain(pc.equal(nulls, 0)) & (not nested),
         only_nulls=_certain(only),
     )
 

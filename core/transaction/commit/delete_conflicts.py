@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.base.errors import ConflictingFilesError, RefusedError
+from lake.core.base.options import Option
 from lake.core.spec.types.format_versions import DELETION_VECTORS_SINCE
 from lake.core.table.manifests.api import read_manifest
 from lake.core.table.manifests.data_files import POSITION_DELETES
@@ -61,10 +63,11 @@ class DeleteConflicts:
             replaced: live delete files that some of them replace.
 
         Raises:
-            RefusedError: the table's format version does not allow such delete files.
+            RefusedError: the table's format version does not allow such delete files, or two vectors have one target.
             ConflictingFilesError: a replaced one is no longer live, or another writer added a vector for a file.
         """
         _check_version(metadata.format_version, added)  # check: delete-kinds-of-version
+        _check_targets(added)
         vectors = _vector_targets(added)
         if not (vectors or replaced):
             return
@@ -106,11 +109,24 @@ class DeleteConflicts:
 
 def _vector_targets(deletes: Iterable[pa.Table]) -> set[str]:
     """Return the data files that deletion vectors reference."""
-    targets: set[str] = set()
+    return set(_vectors(deletes))
+
+
+def _vectors(deletes: Iterable[pa.Table]) -> Iterator[str]:
+    """Yield the data file that each deletion vector references."""
     for entries in deletes:
         vectors = entries.filter(pc.equal(entries["file_format"], PUFFIN))
-        targets.update(vectors["referenced_data_file"].drop_null().to_pylist())
-    return targets
+        yield from vectors["referenced_data_file"].drop_null().to_pylist()
+
+
+def _check_targets(added: Sequence[pa.Table]) -> None:
+    """Refuse two new vectors for one data file: rows of it were found by each of its entries."""
+    if twice := [path for path, count in Counter(_vectors(added)).items() if count > 1]:
+        raise RefusedError(
+            f"the table lists the data file {min(twice)} several times, and can have one deletion vector for it only",
+            hint=f"`lake check` with {Option.REPAIR} duplicate-files removes the other entries; `lake compact` with "
+            f"{Option.REWRITE_ALL} keeps their rows, in files of their own",
+        )
 
 
 def _check_version(version: int, added: Sequence[pa.Table]) -> None:
