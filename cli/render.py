@@ -462,7 +462,7 @@ def sentence(outcome: Outcome, hidden: str = "") -> str:
     """
     if isinstance(outcome.result, EachTableResult):
         return each_table.sentence(outcome, outcome.result)
-    if outcome.status is Status.ALREADY_RUNNING:
+    if outcome.status is Status.ALREADY_RUNNING and outcome.command != "maintain":
         return _already_running(outcome)
     if outcome.command == "scan" and ReadResult.of(outcome.result).preview is not None:
         return previewed(outcome, hidden)

@@ -39,6 +39,8 @@ def sentence(outcome: Outcome) -> str:
     unread = sum(item.action == ALL_ACTIONS for item in result.rest)
     left = len(result.rest) - unread
     parts += [f"{left:,} left for the next run"] if left else []
+    held = len({item.table for item in result.left_to_another})
+    parts += [f"{counted(held, 'table')} left to another run of lake"] if held else []
     parts += [f"{counted(unread, 'table')} not read in time"] if unread else []
     obsolete = counted(len(result.obsolete), "action")
     parts += [f"{obsolete} not possible any more"] if result.obsolete else []

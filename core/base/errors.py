@@ -181,6 +181,10 @@ class TimedOutError(LakeError):
     kind = "timed-out"
 
 
+class SilentError(TimedOutError):
+    """A server took a request, or a connection, and did not answer within the time limit."""
+
+
 class OutOfTimeError(TimedOutError):
     """The time that a run has for its work ended, see `RunContext.require_time`; what is left is for the next run."""
 

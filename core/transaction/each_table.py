@@ -18,6 +18,7 @@ from lake.core.base.facts import EachTableResult, TableRunFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Step
 from lake.core.table.catalogs.names import (
+    Answers,
     is_listed,
     namespaces_of,
     require_existing,
@@ -56,7 +57,7 @@ def run_each(
         StoppedError: the user stopped the run; its result contains the tables so far.
     """
     require_jobs(jobs)
-    run = _Run(list(_names(session, pattern)), command, ended)
+    run = _Run(list(_names(session, pattern)), Answers(session.catalog), command, ended)
     # Those of the session as a whole; each row has its own.
     general = session.warnings.copy()
     session.warnings.clear()
@@ -100,6 +101,7 @@ class _Run:
 
     Args:
         names: what is worked on, each with the error if it cannot be.
+        answers: whether the catalog still answers.
         command: see `run_each`.
         ended: see `run_each`.
     """
@@ -107,10 +109,12 @@ class _Run:
     def __init__(
         self,
         names: Sequence[tuple[str, LakeError | None]],
+        answers: Answers,
         command: Callable[[Session, str], Outcome],
         ended: Callable[[Session, str, Outcome | LakeError], None],
     ) -> None:
         self._names = names
+        self._answers = answers
         self._command = command
         self._ended = ended
         self._rows: dict[int, TableRunFacts] = {}
@@ -158,7 +162,8 @@ class _Run:
     ) -> Outcome | LakeError | StoppedError | None:
         """Run the command, and return how it ended; None if there is no such table."""
         try:
-            return self._command(session, name)
+            with self._answers.of(f"table {name}"):
+                return self._command(session, name)
         except InvalidRequestError as error:
             if is_first:
                 raise

@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyiceberg.transforms import IdentityTransform, VoidTransform
-from pyiceberg.types import DoubleType, FloatType
 
-from lake.core.base.arrow import one_array
 from lake.core.base.errors import CorruptFileError, NotFoundError, RefusedError
-from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, first_rows
-from lake.core.spec.types.bounds import BoundColumn, bound_array
 from lake.core.spec.types.partition_codes import partition_codes
 from lake.core.spec.types.single_values import (
     from_single_values,
@@ -24,18 +18,14 @@ from lake.core.spec.types.single_values import (
     partition_type,
     struct_array,
 )
-from lake.core.spec.types.transforms import transformed_values
 from lake.core.table.snapshots.live_files import LiveFiles, live_files
 from lake.core.table.snapshots.partition_names import partition_names
-from lake.core.table.snapshots.pruning import (
-    FILTER_COLUMNS,
-    FileStatistics,
-    partition_field_type,
-    values_between,
+from lake.core.transaction.commit.partition_index import (
+    COLUMNS_OF_OTHERS,
+    refuse_rows_elsewhere,
 )
 
 if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionField
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.spec.types.transforms import Partition
@@ -43,7 +33,6 @@ if TYPE_CHECKING:
 
 # What the number of rows and the partitions depend on.
 _COLUMNS = ("file_path", "partition", "record_count", "file_size_in_bytes", "sequence_number")
-_BOUNDS: tuple[BoundColumn, BoundColumn] = ("lower_bounds", "upper_bounds")
 _SHOWN = 20
 # For each spec id, a number for each file.
 _Counts = Mapping[int, Any]
@@ -186,7 +175,7 @@ def removals_in_partitions(
     if head is None or not partitions:
         return Removals()
     several = len(table.metadata.specs()) > 1 and not table.spec.is_unpartitioned()
-    columns = (*_COLUMNS, "content", *FILTER_COLUMNS) if several else _COLUMNS
+    columns = {*_COLUMNS, *COLUMNS_OF_OTHERS} if several else _COLUMNS
     found = live_files(table, head, columns=columns)
     if table.spec.is_unpartitioned():
         return removals_of(found)
@@ -196,81 +185,10 @@ def removals_in_partitions(
         for column, field in zip(zip(*partitions, strict=True), kind.fields, strict=True)
     ]
     own = table.spec.spec_id
-    for spec_id, entries in found.by_spec.items():
-        if spec_id != own:  # check: replaced-in-every-spec
-            _refuse_rows_of(table, spec_id, entries, values)
+    refuse_rows_elsewhere(table.metadata, own, values, found.by_spec)
     wanted = struct_array(values, partition_struct(kind), len(partitions))
     by_spec = {own: _in_partitions(found.by_spec[own], wanted)} if own in found.by_spec else {}
     return removals_of(replace(found, by_spec=by_spec))
-
-
-def _refuse_rows_of(
-    table: Table, spec_id: int, entries: pa.Table, values: Sequence[pa.Array]
-) -> None:
-    """Refuse files of another spec that may have rows of partitions of the table's spec.
-
-    Args:
-        table: the table.
-        spec_id: the other spec.
-        entries: its files.
-        values: the values of each field of the table's spec in the partitions.
-
-    Raises:
-        RefusedError: there is such a file.
-    """
-    spec = table.metadata.specs()[spec_id]
-    files = FileStatistics(entries, spec, table.schema)
-    may = pa.repeat(pa.scalar(value=True), entries.num_rows)
-    for field, wanted in zip(table.spec.fields, values, strict=True):
-        may = pc.and_(may, _may_have(files, field, wanted))
-    found = entries.filter(may)
-    if found.num_rows:
-        raise RefusedError(
-            f"{found.num_rows:,} files of another partition spec ({spec_id}) may have rows of the partitions, e.g. "
-            f"{found['file_path'][0].as_py()}: those rows would stay beside the new ones",
-            hint=f"`lake compact` with {Option.OLD_SPECS} rewrites such files; {Option.OVERWRITE_WHERE} replaces "
-            "rows in all files",
-        )
-
-
-def _may_have(files: FileStatistics, field: PartitionField, wanted: pa.Array) -> pa.BooleanArray:
-    """Return which files may have rows with one of the values of a partition field of another spec than theirs."""
-    transform, source = field.transform, field.source_id
-    anything = pa.repeat(pa.scalar(value=True), files.entries.num_rows)
-    if isinstance(transform, VoidTransform):
-        return anything
-    kind = files.schema.find_type(source)
-    nulls, exact = pc.invert(files.ranges_of(source, kind).no_nulls), False
-    values = [bound_array(files.entries, one, source, kind) for one in _BOUNDS]
-    for own in files.spec.fields_by_source_id(source):
-        is_identity = isinstance(own.transform, IdentityTransform)
-        if is_identity or own.transform == transform:
-            partition = one_array(files.entries["partition"])
-            values, exact = [pc.struct_field(partition, str(own.field_id))], True
-            nulls = pc.is_null(values[0])
-            if not is_identity:
-                kind = partition_field_type(own, files.schema)
-                transform = IdentityTransform()
-            break
-    if not exact and (not transform.preserves_order or isinstance(kind, FloatType | DoubleType)):
-        return anything
-    ends = [_ordered(transformed_values(one, kind, transform)) for one in values]
-    known = _ordered(wanted.drop_null())
-    first, end = values_between(known.take(pc.sort_indices(known)), ends[0], ends[-1])
-    inside = pa.array(end > first)
-    if exact:
-        inside = pc.and_not(inside, nulls)
-    return pc.or_(inside, nulls) if wanted.null_count else inside
-
-
-def _ordered(values: pa.Array) -> pa.Array:
-    """Return values so that numpy or Arrow can search them."""
-    kind = values.type
-    if pa.types.is_boolean(kind):
-        return values.cast(pa.uint8())
-    if pa.types.is_temporal(kind):
-        return values.view(pa.int32() if kind.bit_width == 32 else pa.int64())  # noqa: PLR2004
-    return values
 
 
 def rows_that_may_change(table: Table, head: Snapshot | None) -> Removals:

@@ -12,6 +12,8 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, named_rows, pyiceberg_catalog
 from support.tables.neglected_tables import MENDED_BY, Warehouse, rows_of
 
+from lake.core.transaction.locks.local import HeldLock, take, this_process
+
 pytestmark = pytest.mark.usefixtures("in_an_object_store")
 
 
@@ -231,3 +233,22 @@ def test_a_file_in_a_folder_that_does_not_exist_is_refused_with_the_name_of_the_
     error = result.json()["error"]
     assert (result.exit_code, error["kind"], error["hint"]) == (7, "not-found", "create the folder")
     assert error["message"].endswith(f"cannot be written: there is no folder {tmp_path / 'none'}")
+
+
+def test_an_action_on_a_table_of_another_run_is_left(lake: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    planned(lake, path, "db.small")
+    place = lake.warehouse / "db" / "small" / "metadata" / "lake.lock"
+    lock = take(str(place), this_process("compact", "op-1"))
+    assert isinstance(lock, HeldLock)
+
+    document = json.loads(lake("--json", "apply", path).stdout)
+
+    lock.release()
+    assert document["status"] == "partial"
+    (left,) = document["result"]["rest"]
+    assert (left["action"], left["reason"]) == (
+        "compact",
+        "another run of lake works on the table",
+    )
+    assert lake.ok("apply", path)["status"] == "done"

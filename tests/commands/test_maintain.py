@@ -512,6 +512,32 @@ def test_a_table_that_another_run_works_on_is_left_alone(lake: CommandLine, held
     assert [row["table"] for row in result["actions"]] == ["db.snapshots", "db.snapshots"]
 
 
+@pytest.mark.usefixtures("held")
+def test_a_user_sees_which_table_was_left_because_of_its_lock(lake: CommandLine) -> None:
+    only = ("maintain", "db.small", "--only", "compact")
+    quiet, shown = lake("-q", *only), lake(*only)
+    document = lake.ok(*only)
+
+    assert document["status"] == "already-running"
+    assert document["result"]["tables"] == 1
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
+    assert shown.exit_code == 0
+    assert "1 table left to another run" in shown.stderr
+    assert "1 table: nothing to do" not in shown.stderr
+    assert f"db.small\tcompact\t{_HELD}" in shown.stdout
+
+
+@pytest.mark.usefixtures("held")
+def test_a_lock_that_is_held_for_days_is_a_warning(lake: CommandLine) -> None:
+    path = lake.warehouse / "db" / "small" / "metadata" / "lake.lock"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "since_ms": 1}))
+
+    quiet = lake("-q", "maintain", "db.small", "--only", "compact")
+
+    assert quiet.exit_code == 0
+    assert "another run has held the lock on db.small for " in quiet.stderr
+
+
 def test_partitions_of_live_writers_are_left_alone_with_the_reason(
     lake: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

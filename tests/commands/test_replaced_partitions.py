@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import files_below
+from support.tables.iceberg_tables import after, files_below
 
 Row = tuple[int, str | None, float | None, str]
 
@@ -114,3 +114,45 @@ def test_a_table_that_is_not_partitioned_any_more_is_replaced_as_a_whole(
     lake.ok("ingest", "db.t", source(lake, "new", OLD[:1]), "--replace-partitions")
 
     assert [found["id"] for found in lake.rows(by="id")] == [1]
+
+
+@pytest.mark.parametrize(("theirs", "code"), [("mon", 3), ("sun", 0)])
+def test_rows_that_another_writer_adds_in_another_spec_do_not_stay_beside_the_new_ones(
+    lake: CommandLine, theirs: str, code: int
+) -> None:
+    lake.ok("ingest", "db.t", source(lake, "old", OLD), "--create", "--partition-by", "day")
+    other = source(lake, "other", [(7, theirs, 0.0, "2026-01-05")])
+
+    def race() -> None:
+        lake.ok("alter", "db.t", "--partition-by", "day, bucket(2, id)")
+        lake.ok("ingest", "db.t", other)
+        lake.ok("alter", "db.t", "--partition-by", "day")
+
+    new = source(lake, "new", [(9, "mon", 0.0, "2026-01-05")])
+    result = lake.with_faults(after(race))("ingest", "db.t", new, "--replace-partitions")
+
+    assert result.exit_code == code, result
+    if code:
+        assert "of another partition spec" in result.stderr
+    kept = [1, 2, 3, 7] if code else [2, 3, 7, 9]
+    assert [found["id"] for found in lake.rows(by="id")] == kept
+    assert len(list(lake.warehouse.rglob("*.parquet"))) == (4 if code else 5)
+
+
+def test_a_snapshot_that_replaced_partitions_is_not_applied_beside_rows_of_another_spec(
+    lake: CommandLine,
+) -> None:
+    changed(lake, "day", "day, bucket(2, id)")
+    lake.ok("alter", "db.t", "--partition-by", "day")
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    new = source(lake, "new", [(9, "mon", 0.0, "2026-01-05")])
+    picked = lake.ok("ingest", "db.t", new, "--replace-partitions", "--branch", "audit")
+    lake.ok("alter", "db.t", "--partition-by", "day, bucket(2, id)")
+    lake.ok("ingest", "db.t", source(lake, "other", [(7, "mon", 0.0, "2026-01-05")]))
+
+    for dry_run in (["--dry-run"], []):
+        refused = lake("cherry-pick", "db.t", picked["snapshot_ids"][0], *dry_run)
+
+        assert refused.exit_code == 3, refused
+        assert "of another partition spec" in refused.stderr
+    assert [found["id"] for found in lake.rows(by="id")] == [1, 2, 3, 7]

@@ -493,6 +493,30 @@ def test_a_job_that_replaced_partitions_is_replayed_only_in_the_same_way(
     assert replay.is_untouched(tmp_path)
 
 
+def test_a_job_replaces_no_partition_of_which_rows_are_in_files_of_another_spec(
+    flink_lent: Flink, tmp_path: Path
+) -> None:
+    replay = Replay(flink_lent("f2-overwrite-pending"))
+    name, files = replay.fixture.table, {}
+    for region in ("emea", "amer"):
+        files[region] = tmp_path / f"{region}.parquet"
+        where = ("--where", f"region = '{region}'", "--limit", 1)
+        replay.lake.ok("scan", name, *where, "--output", files[region])
+    replay.lake.ok("alter", name, "--partition-by", "region, bucket(2, id)")
+    replay.lake.ok("ingest", name, files["amer"])
+    for more in (["--dry-run"], []):
+        refused(replay.commit("--replace-partitions", *more), "of another partition spec")
+    assert len(replay.rows(tmp_path)) == 83
+
+    replay.lake.ok("compact", name, "--where", "region = 'amer'", "--rewrite-all")
+    refused(replay.commit("--replace-partitions"), "of another partition spec")
+    replay.lake.ok("delete", name, "--where", "region = 'amer'")
+    replay.lake.ok("ingest", name, files["emea"])
+
+    assert replay.commit("--replace-partitions").json()["status"] == "done"
+    assert len(replay.rows(tmp_path)) == 44
+
+
 def test_a_job_that_appended_replaces_no_partitions(pending: Replay, tmp_path: Path) -> None:
     refused(pending.commit("--replace-partitions"), "did not replace partitions")
 

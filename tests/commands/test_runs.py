@@ -123,6 +123,17 @@ def test_an_action_that_failed_three_times_is_named_with_the_time_of_the_next_at
     assert waiting["until"] > last.at
 
 
+@pytest.mark.parametrize("limit", [1, 2, 0])
+def test_failures_that_are_not_listed_are_counted(lake: CommandLine, log: Path, limit: int) -> None:
+    other = failed(age_ms=5 * MINUTE, action="clean")
+    logged(log, other, *(failed(age_ms=age * MINUTE) for age in (3, 2, 1)))
+
+    result = lake("runs", "--log", log, "--limit", limit)
+
+    assert "db.t: compact failed 3 times, the last time at " in result.stderr
+    assert ("db.t: clean failed at " in result.stderr) == (limit == 0)
+
+
 def test_a_table_a_namespace_or_a_pattern_chooses_the_tables(lake: CommandLine, log: Path) -> None:
     names = ("db.events", "db.users", "prod.eu.orders")
     logged(log, *(entry(table=name, table_uuid=name) for name in names))

@@ -24,6 +24,7 @@ class _Server(ThreadingHTTPServer):
     Args:
         silent: the method, the end of the path, and the number of such requests that are answered.
         metadata: the metadata files of tables, by the ends of their paths.
+        tables: the number of tables in each namespace.
     """
 
     daemon_threads = True
@@ -34,10 +35,13 @@ class _Server(ThreadingHTTPServer):
         silent: str,
         answered: int = 0,
         metadata: Mapping[str, Path] | None = None,
+        tables: int = 1,
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.method, self.silent, self.answered = method, silent, answered
         self.metadata = metadata or {}
+        self.names = ["t", *(f"t{number}" for number in range(1, tables))]
+        self.silences = 0
         self.asked, self.ended = threading.Event(), threading.Event()
         self.changes = 0
 
@@ -46,6 +50,7 @@ class _Server(ThreadingHTTPServer):
         if method != self.method or not path.endswith(self.silent):
             return False
         self.answered -= 1
+        self.silences += self.answered < 0
         return self.answered < 0
 
 
@@ -82,7 +87,8 @@ class _Handler(BaseHTTPRequestHandler):
         namespace = path.split("/")[-2]
         if file := self.server.metadata.get(path.partition("/namespaces")[2]):
             return {"metadata-location": f"file://{file}", "metadata": json.loads(file.read_text())}
-        return {"identifiers": [{"namespace": [namespace], "name": "t"}]}
+        names = [{"namespace": [namespace], "name": name} for name in self.server.names]
+        return {"identifiers": names}
 
 
 @contextmanager
@@ -97,11 +103,11 @@ def running(server: _Server) -> Iterator[_Server]:
             server.shutdown()
 
 
-def line_of(server: _Server, folder: Path) -> ConfiguredLine:
+def line_of(server: _Server, folder: Path, **more: object) -> ConfiguredLine:
     """Return the command line with the server as its catalog."""
     file = Path(os.environ["PYICEBERG_HOME"], ".pyiceberg.yaml")
     uri = f"http://127.0.0.1:{server.server_port}"
-    file.write_text(yaml.safe_dump({"catalog": {"far": {"type": "rest", "uri": uri}}}))
+    file.write_text(yaml.safe_dump({"catalog": {"far": {"type": "rest", "uri": uri, **more}}}))
     file.chmod(0o600)
     return ConfiguredLine(folder, engine="inline")
 
@@ -134,6 +140,51 @@ def test_a_stop_signal_does_not_wait_for_a_server_that_does_not_answer(
 
     assert code == 143, printed
     assert "stopped" in printed
+
+
+IMPATIENT = {"rest.client.socket-timeout-ms": 500}
+
+
+def test_after_many_tables_without_an_answer_the_others_are_not_asked_for(tmp_path: Path) -> None:
+    with running(_Server("GET", "", answered=6, tables=60)) as server:
+        lake = line_of(server, tmp_path, **IMPATIENT)
+        result = lake("--json", "health")
+
+        assert result.exit_code == 6
+        rows = result.json()["result"]["tables"]
+        assert len(rows) == 120
+        assert {row["error"]["kind"] for row in rows} == {"timed-out"}
+        asked = [row for row in rows if "was not asked for" not in row["error"]["message"]]
+        assert 16 <= len(asked) <= 24
+        (hint,) = {row["error"]["hint"] for row in rows if row not in asked}
+        assert "run the command again" in hint
+        # Each request is repeated once.
+        assert server.silences == 2 * len(asked)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("tables",), ("maintain", "--dry-run"), ("expire", "a.*", "--jobs", "8")],
+    ids=lambda words: words[0],
+)
+def test_every_command_on_many_tables_ends_early(tmp_path: Path, command: tuple[str, ...]) -> None:
+    with running(_Server("GET", "", answered=6, tables=60)) as server:
+        result = line_of(server, tmp_path, **IMPATIENT)(*command)
+
+        assert result.exit_code == 6
+        assert "was not asked for" in result.stdout + result.stderr
+        # More than eight threads may ask at a time.
+        assert server.silences <= 64
+
+
+def test_tables_that_are_not_answered_among_others_do_not_end_the_listing(
+    tables: dict[str, Path], tmp_path: Path
+) -> None:
+    with running(_Server("GET", "/tables/t1", metadata=tables, tables=2)) as server:
+        result = line_of(server, tmp_path, **IMPATIENT)("--json", "health")
+
+        rows = {row["table"]: row["error"] for row in result.json()["result"]["tables"]}
+        assert [name for name, error in rows.items() if error] == ["a.t1", "b.t1"]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from lake.core.base.options import Option
 from lake.core.base.plain import PlainData
 from lake.core.data.columns.reading_errors import reading_error
 from lake.core.data.sources.acceptance import NeededColumns
-from lake.core.data.sources.local_names import WILD, local_names
+from lake.core.data.sources.local_names import WILD, local_names, names_hidden
 from lake.core.data.sources.text_format import AS_SHOWN, UTF_8, TextFormat
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.local_folders import status_of
@@ -182,7 +182,8 @@ def _expand(storage: Storage, name: str) -> list[StoredFile]:
         )
     if not chosen and WILD.search(name):
         raise NotFoundError(
-            f"no file matches {name}", hint="quote patterns, and start them where lake runs"
+            f"no file matches {name}",
+            hint="quote patterns, and start them where lake runs; * and ? match no name that begins with _ or .",
         )
     if not chosen:
         raise NotFoundError(f"no such file: {name}", hint=_hint_for(name, parsed))
@@ -210,12 +211,13 @@ def _matching(storage: Storage, name: str) -> list[StoredFile]:
     wild = WILD.search(name, name.index("://") + 3)
     folder = name[: name.rindex("/", 0, wild.start() if wild else len(name)) + 1]
     parts = name.removeprefix(folder).split("/")
-    return [
+    files = [
         file
-        for file in _data_below(storage, folder[:-1])
+        for file in storage.find_files(folder[:-1])
         if file.location.startswith(folder)
         and _is_match(file.location.removeprefix(folder).split("/"), parts)
     ]
+    return sorted(files, key=_by_name)
 
 
 def _is_match(names: Sequence[str], parts: Sequence[str]) -> bool:
@@ -224,8 +226,11 @@ def _is_match(names: Sequence[str], parts: Sequence[str]) -> bool:
         return not names and not parts
     part, *rest = parts
     if part == "**":
-        return not rest or any(_is_match(names[start:], rest) for start in range(len(names)))
-    return fnmatchcase(names[0], part) and _is_match(names[1:], rest)
+        return _is_match(names, rest or ["*"]) or (
+            _is_data(names[0]) and _is_match(names[1:], parts)
+        )
+    is_named = not WILD.search(part) or names_hidden(part) or _is_data(names[0])
+    return is_named and fnmatchcase(names[0], part) and _is_match(names[1:], rest)
 
 
 def _data_below(storage: Storage, folder: str) -> list[StoredFile]:
@@ -234,7 +239,11 @@ def _data_below(storage: Storage, folder: str) -> list[StoredFile]:
     files = [
         file for file in storage.find_files(folder) if _is_data(file.location.removeprefix(below))
     ]
-    return sorted(files, key=lambda file: file.location)
+    return sorted(files, key=_by_name)
+
+
+def _by_name(file: StoredFile) -> str:
+    return file.location
 
 
 def _is_data(relative: str) -> bool:

@@ -20,7 +20,7 @@ def local_names(path: str, is_data: Callable[[str], bool]) -> list[str]:
 
     Args:
         path: a file, a folder or a glob; an absolute path.
-        is_data: whether an entry below a folder, given by its name, is read.
+        is_data: whether an entry below a folder, or one that a wildcard matches, is read, given by its name.
 
     Raises:
         OSError: a folder cannot be read.
@@ -37,7 +37,7 @@ def local_names(path: str, is_data: Callable[[str], bool]) -> list[str]:
     elif status_of(path):
         found = [path]
     elif WILD.search(path):
-        matches = dict.fromkeys(_matches("/", path.lstrip("/").split("/")))
+        matches = dict.fromkeys(_matches("/", path.lstrip("/").split("/"), is_data))
         found = sorted(item for item in matches if not _is_folder(item))
     else:
         found = []
@@ -51,25 +51,32 @@ def local_names(path: str, is_data: Callable[[str], bool]) -> list[str]:
     return found
 
 
-def _matches(folder: str, parts: Sequence[str]) -> Iterator[str]:
+def names_hidden(part: str) -> bool:
+    """Whether a part of a glob matches names that begin with ``_`` or ``.``: it begins so itself."""
+    return part.startswith((".", "_"))
+
+
+def _matches(folder: str, parts: Sequence[str], is_data: Callable[[str], bool]) -> Iterator[str]:
     """Yield the paths below a folder that match a glob, given by its parts. A link to a folder matches ``*``."""
     part, *rest = parts
     if part == "**":
-        for below, names in _below(folder, _is_shown):
-            yield from _matches(below, rest) if rest else (f"{below}{name}" for name in names)
+        for below, names in _below(folder, is_data):
+            yield from (
+                _matches(below, rest, is_data)
+                if rest
+                else (f"{below}{name}" for name in names if is_data(name))
+            )
         return
     if not WILD.search(part):
         names = [part] if status_of(f"{folder}{part}") else []
     else:
-        is_hidden = part.startswith(".")
-        names = [
-            name for name in fnmatch.filter(_listed(folder), part) if is_hidden or _is_shown(name)
-        ]
+        names = fnmatch.filter(_listed(folder), part)
+        names = names if names_hidden(part) else list(filter(is_data, names))
     for name in names:
         if not rest:
             yield f"{folder}{name}"
         elif _is_folder(f"{folder}{name}"):
-            yield from _matches(f"{folder}{name}/", rest)
+            yield from _matches(f"{folder}{name}/", rest, is_data)
 
 
 def _below(top: str, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, list[str]]]:
@@ -107,10 +114,6 @@ def _listed(folder: str) -> list[str]:
         raise_unless_missing(error)
         return []
     return sorted(names)
-
-
-def _is_shown(name: str) -> bool:
-    return not name.startswith(".")
 
 
 def _is_folder(path: str) -> bool:

@@ -14,14 +14,17 @@ from lake.core.base.units import format_duration
 from lake.core.load.replay.checkpoint_selection import later_checkpoints
 from lake.core.load.replay.classification import Doubt
 from lake.core.load.replay.model import FOREIGN, FoundCheckpoint, PendingJob
+from lake.core.load.replay.snapshot_steps import files_of
 from lake.core.load.replay.staged import is_staged
 from lake.core.table.flink.commits import NONE_COMMITTED, job_commit, job_commits, max_committed
 from lake.core.table.flink.manifest_names import parse_name
+from lake.core.table.manifests.api import read_manifest_list
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
 from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import OPERATION_ID, run_ids_of
 from lake.core.table.snapshots.summary import REPLACE_PARTITIONS
+from lake.core.transaction.commit.partition_index import LivePartitions
 from lake.core.transaction.staging.staged_run import job_and_checkpoint
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ def check(session: Session, survey: Survey) -> None:
             _refuse_running(session, survey, job)
             _refuse_branch(survey, job)
             _refuse_mode(survey, job)  # check: mode-of-checkpoint
+            _refuse_other_specs(survey, job)
             _refuse_gaps(survey, job)  # check: no-missing-manifests
     _refuse_twice(survey.jobs)
 
@@ -310,6 +314,16 @@ def _refuse_mode(survey: Survey, job: PendingJob) -> None:
             "the kind of sink, which only a checkpoint contains",
             hint=_GIVE,
         )
+
+
+def _refuse_other_specs(survey: Survey, job: PendingJob) -> None:
+    """Refuse a `replace_partitions` that would leave old rows; the commit decides it again."""
+    table = survey.table
+    head = ancestry.branch_head(table.metadata, survey.options.branch)
+    if head is not None and survey.options.replace_partitions:
+        listed = read_manifest_list(table.storage, head.manifest_list).to_pylist()
+        index = LivePartitions(table.storage, {})
+        index.refuse_rows_elsewhere(table.metadata, listed, files_of(job.checkpoints, data=True))
 
 
 def _refuse_twice(jobs: Iterable[PendingJob]) -> None:

@@ -86,7 +86,7 @@ def staged_steps(runs: Sequence[FoundCheckpoint]) -> list[ReplayStep]:
         if has_deletes:
             steps += [_staged_step(_row_delta(item), (item,)) for item in items]
         else:
-            steps.append(_staged_step(AppendFiles(added=_files(items, data=True)), items))
+            steps.append(_staged_step(AppendFiles(added=files_of(items, data=True)), items))
     return steps
 
 
@@ -120,7 +120,7 @@ class _Sink:
 
     def commit(self, batch: Sequence[FoundCheckpoint]) -> None:
         """Add the snapshots for one call of the committer."""
-        data = _files(batch, data=True)
+        data = files_of(batch, data=True)
         last = batch[-1].checkpoint_id
         if self._replaces:
             # An overwrite without files replaces no partitions.
@@ -155,11 +155,12 @@ class _Sink:
 def _row_delta(item: FoundCheckpoint) -> RowDelta:
     # Its position deletes apply to its own files only, and its equality deletes may be committed late.
     return RowDelta(
-        added=_files((item,), data=True), deletes=_files((item,), data=False), validates=False
+        added=files_of((item,), data=True), deletes=files_of((item,), data=False), validates=False
     )
 
 
-def _files(checkpoints: Sequence[FoundCheckpoint], *, data: bool) -> list[EntryTable]:
+def files_of(checkpoints: Sequence[FoundCheckpoint], *, data: bool) -> list[EntryTable]:
+    """Return the data files of checkpoints, or their delete files."""
     return [
         EntryTable(manifest.spec_id, manifest.entries)
         for item in checkpoints

@@ -49,6 +49,7 @@ from lake.core.transaction.commit.operations import (
     ReplacePartitions,
     SnapshotStep,
 )
+from lake.core.transaction.commit.partition_index import LivePartitions
 from lake.core.transaction.commit.preconditions import require_writable
 from lake.core.transaction.commit.refs import TAG, commit_refs
 from lake.core.transaction.commit.removed_files import refuse_live
@@ -179,9 +180,13 @@ def _plan(table: Table, source: Snapshot, *, branch: str) -> PickPlan:
         added=added,
         removed_files=len(removed),
     )
-    if head is not None and not fast_forward and not plan.replaces_partitions:
+    if head is not None and not fast_forward:
         manifests = read_list(table.storage, metadata, head).to_pylist()
-        refuse_live(table.storage, metadata, manifests, added)
+        if plan.replaces_partitions:
+            index = LivePartitions(table.storage, {})
+            index.refuse_rows_elsewhere(metadata, manifests, added)
+        else:
+            refuse_live(table.storage, metadata, manifests, added)
     return plan
 
 

@@ -24,7 +24,7 @@ from lake.core.maintain.health.report import details, notes
 from lake.core.maintain.health.survey import MOST_ENTRIES
 from lake.core.maintain.health.table_view import view_details, view_of
 from lake.core.read.exports.destinations import refuse_inside
-from lake.core.table.catalogs.names import load_listed, require_existing, unaddressable_error
+from lake.core.table.catalogs.names import Answers, require_existing, unaddressable_error
 from lake.core.table.catalogs.patterns import is_glob, matches
 
 if TYPE_CHECKING:
@@ -174,10 +174,12 @@ def _several(
         if not patterns or any(matches(name, space.name, pattern) for pattern in patterns)
     ]
 
+    answers = Answers(session.catalog)
+
     def one(item: tuple[str, str]) -> _Measured | None:
         namespace, name = item
         try:
-            table = load_listed(session.catalog, name)
+            table = answers.load_listed(name)
         except NotATableError:
             return None
         except LakeError as error:

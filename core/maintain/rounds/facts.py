@@ -10,6 +10,8 @@ from lake.core.maintain.run_log.entries import ExpectedFacts, Measures
 
 # Instead of an action: all of them are left alone, or none was decided because the table was not read.
 ALL_ACTIONS = "all"
+# The reason of an action that finds the table's lock held.
+ANOTHER_RUN = "another run of lake works on the table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,11 @@ class RoundResult(Facts):
     """Tables with checkpoints that `lake replay` could commit."""
     failed: list[FailureFacts] = field(default_factory=list)
     """Tables that could not be read, and actions that failed."""
+
+    @property
+    def left_to_another(self) -> list[DecisionFacts]:
+        """What is left alone because another run works on the table."""
+        return [item for item in self.left_alone if item.reason == ANOTHER_RUN]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,8 +59,7 @@ def with_details(outcome: Outcome, *, verbose: bool) -> Outcome:
         Detail("what is left", _DUE, rest, first=("table", "action", "reason")),
         Detail("what is not possible any more", ("table", "action", "reason"), obsolete),
     ]
-    if verbose:
-        details += _left_alone(result.left_alone, verbose=True)
+    details += _left_alone(result.left_alone if verbose else result.left_to_another, verbose=True)
     notes = [*more, *_failures(result.failed), *_pending(result.pending)]
     return replace(outcome, details=details, notes=notes)
 

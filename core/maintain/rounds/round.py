@@ -21,7 +21,7 @@ from lake.core.maintain.rounds.agenda import Agenda
 from lake.core.maintain.rounds.budget import Budget
 from lake.core.maintain.rounds.candidates import Candidate
 from lake.core.maintain.rounds.decisions import Decision, forbidden
-from lake.core.maintain.rounds.facts import DecisionFacts, FailureFacts, RoundResult
+from lake.core.maintain.rounds.facts import ANOTHER_RUN, DecisionFacts, FailureFacts, RoundResult
 from lake.core.maintain.rounds.options import Call, RoundOptions, RunVerb
 from lake.core.maintain.rounds.records import Records
 from lake.core.maintain.rounds.status import StatusFile
@@ -171,6 +171,13 @@ class Round:
         """Return what was to be done to a table when the round began."""
         return [item for item in self._due if item.table == table]
 
+    def leave_to_another(
+        self, result: RoundResult, decision: Decision, warnings: Sequence[str]
+    ) -> None:
+        """Note that another run works on the table. What a plan contains is still to be done."""
+        (result.rest if self._is_plan else result.left_alone).append(decision.facts(ANOTHER_RUN))
+        self._general += warnings
+
     def leave(self, table: str) -> None:
         """Note that nothing else is done to a table."""
         self._agenda.leave(table)
@@ -247,8 +254,9 @@ class Round:
         partial = any(item.status == Status.PARTIAL for item in result.actions)
         if result.failed or result.rest or partial or (self._is_plan and result.obsolete):
             return Status.PARTIAL
-        done = any(item.status == Status.DONE for item in result.actions)
-        return Status.DONE if done else Status.NOTHING_TO_DO
+        if any(item.status == Status.DONE for item in result.actions):
+            return Status.DONE
+        return Status.ALREADY_RUNNING if result.left_to_another else Status.NOTHING_TO_DO
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,8 +385,7 @@ class _TableWork:
             return self._failed(seen, decision, error, clock.monotonic() - begun)
         seconds = clock.monotonic() - begun
         if outcome.status is Status.ALREADY_RUNNING:
-            reason = "another run of lake works on the table"
-            self.result.left_alone.append(decision.facts(reason))
+            self.round.leave_to_another(self.result, decision, outcome.warnings)
             return _Done(None)
         if left := _left(outcome, has_ended=self.session.has_ended):
             self.result.rest.append(decision.facts(left))

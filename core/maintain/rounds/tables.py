@@ -30,7 +30,7 @@ from lake.core.maintain.rounds.plan_file import PlannedAction, planned_action
 from lake.core.maintain.run_log.experience import Experiences, future_warning
 from lake.core.maintain.run_log.run_log import LoggedRuns, RunLog, without_log
 from lake.core.read.exports.destinations import refuse_inside
-from lake.core.table.catalogs.names import load_listed, require_existing, unaddressable_warnings
+from lake.core.table.catalogs.names import Answers, require_existing, unaddressable_warnings
 
 if TYPE_CHECKING:
     from lake.core.maintain.health.survey import Survey
@@ -136,6 +136,7 @@ class Tables:
         # The tables that were not read, because the time is for others.
         self.unread: list[DecisionFacts] = []
         self._session = session
+        self._answers = Answers(session.catalog)
         self._options = options
         self._now_ms = session.clock.now_ms()
         self._remembered = {} if remembered is None else remembered
@@ -268,7 +269,7 @@ class Tables:
     ) -> Candidate | FailureFacts | None:
         namespace, name = item
         try:
-            table = load_listed(self._session.catalog, name)
+            table = self._answers.load_listed(name)
         except NotATableError:
             return None
         except LakeError as error:

@@ -94,7 +94,7 @@ def runs(options: RunsOptions, logged: LoggedRuns, now_ms: int) -> Outcome:
         status=Status.DONE,
         result=result,
         details=[_runs_table(shown), _actions_table(result.actions)],
-        notes=_notes(result, every=not options.limit),
+        notes=_notes(result, selected, every=not options.limit),
         warnings=_warnings(result, logged.entries, now_ms),
     )
 
@@ -205,22 +205,24 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 2)
 
 
-def _notes(result: RunsResult, *, every: bool) -> list[str]:
+def _notes(result: RunsResult, selected: Sequence[Entry], *, every: bool) -> list[str]:
     """Return what is not shown, why runs failed, and which actions wait."""
     hidden = result.matching - len(result.runs)
     notes = [f"{hidden:,} older {'run is' if hidden == 1 else 'runs are'} not listed"]
     notes = notes if hidden else []
-    notes += _failures([row.entry for row in result.runs if row.entry.is_failure])
+    notes += _failures(selected, len(result.runs))
     waiting, more = first_rows(result.waiting, _WAITING_SHOWN, "waiting actions", every=every)
     notes += [_wait(row) for row in waiting]
     return [*notes, *more]
 
 
-def _failures(entries: Sequence[Entry]) -> Iterator[str]:
-    """Yield why runs failed; what failed several times for the same reason is one line."""
+def _failures(entries: Sequence[Entry], listed: int) -> Iterator[str]:
+    """Yield why the first runs failed; what failed several times for the same reason, also later, is one line."""
     alike: dict[tuple[str, str, ErrorFacts | None], list[Entry]] = {}
-    for entry in entries:
-        alike.setdefault((entry.table, entry.action, entry.error), []).append(entry)
+    for number, entry in enumerate(entries):
+        key = (entry.table, entry.action, entry.error)
+        if entry.is_failure and (number < listed or key in alike):
+            alike.setdefault(key, []).append(entry)
     for (table, action, error), found in alike.items():
         if error is not None:
             times = f" {len(found):,} times, the last time" if len(found) > 1 else ""

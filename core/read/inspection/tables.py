@@ -15,8 +15,8 @@ from lake.core.io.work_ahead import looked_up
 from lake.core.read.inspection.facts import SizeFacts, TableFacts, TablesResult
 from lake.core.table.catalogs.configuration import read_configuration
 from lake.core.table.catalogs.names import (
+    Answers,
     known_names,
-    load_listed,
     namespaces_of,
     require_existing,
     unaddressable_warnings,
@@ -125,7 +125,8 @@ def _tables_of(catalog: Catalog, pattern: str | None) -> tuple[TablesResult, Seq
             result.namespaces.append(space.name)
         if space.error is not None and may_match(space.name, pattern):
             result.tables.append(_failed(catalog.name, space.name, None, space.error))
-    for row in looked_up(lambda item: _row(catalog, *item), tables, _THREADS):
+    answers = Answers(catalog)
+    for row in looked_up(lambda item: _row(catalog, answers, *item), tables, _THREADS):
         if row is None:
             continue
         if isinstance(row, str):
@@ -136,10 +137,10 @@ def _tables_of(catalog: Catalog, pattern: str | None) -> tuple[TablesResult, Seq
     return result, spaces
 
 
-def _row(catalog: Catalog, namespace: str, name: str) -> TableFacts | str | None:
+def _row(catalog: Catalog, answers: Answers, namespace: str, name: str) -> TableFacts | str | None:
     """Return a table's row, the name of a view that was listed as a table, or None if it was dropped meanwhile."""
     try:
-        table = load_listed(catalog, name)
+        table = answers.load_listed(name)
     except NotATableError:
         return name
     except LakeError as error:

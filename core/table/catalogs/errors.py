@@ -20,6 +20,7 @@ from lake.core.base.errors import (
     LakeError,
     NotAuthorisedError,
     NotFoundError,
+    SilentError,
     TimedOutError,
 )
 from lake.core.table.catalogs.configuration import place_of
@@ -29,6 +30,7 @@ _TIMED_OUT = re.compile(
     r"|could not connect to the endpoint",
     re.IGNORECASE,
 )
+_SILENT = re.compile(r"timed? ?out\b", re.IGNORECASE)
 _UNAUTHORISED = re.compile(
     r"password authentication failed|no password supplied|no pg_hba.conf entry|permission denied|access.?denied"
     r"|role .* (?:does not exist|is not permitted)"
@@ -291,7 +293,9 @@ def _failed(error: Exception, what: str, catalog: Opened | None) -> LakeError:
             hint="check that the server runs at this address, then run the command again",
         )
     if isinstance(error, TimeoutError) or _TIMED_OUT.search(text):
-        return TimedOutError(f"opening {what} took too long: {first_line(error)}")
+        is_silent = isinstance(error, TimeoutError) or _SILENT.search(text)
+        kind = SilentError if is_silent else TimedOutError
+        return kind(f"opening {what} took too long: {first_line(error)}")
     if _UNAUTHORISED.search(text):
         return _refused(error, what, catalog)
     return _not_configured(error, text, what, catalog)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
 
 from lake.core.base import locations
-from lake.core.base.errors import TRANSIENT_ERRORS, BadInputError, LakeError, NotFoundError
+from lake.core.base.errors import (
+    TRANSIENT_ERRORS,
+    BadInputError,
+    LakeError,
+    NotFoundError,
+    SilentError,
+    TimedOutError,
+)
 from lake.core.base.options import Option
 from lake.core.io.work_ahead import looked_up
 from lake.core.table.catalogs.errors import catalog_errors
@@ -31,6 +38,8 @@ _MOST_COMPARED = 20_000
 _MOST_NAMED = 10
 # The namespaces that are listed at a time.
 _THREADS = 8
+# A catalog that gave no answer so often in a row is not asked for the rest. It may be slow for a few tables only.
+_MOST_UNANSWERED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,45 @@ class Namespace:
         if self.error is not None:
             raise self.error
         return self.tables
+
+
+class Answers:
+    """Whether a catalog answers, for threads that ask it for one table or namespace after the other.
+
+    Each request without an answer takes as long as its time limits, and there may be thousands.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._unanswered = 0
+
+    @contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """Ask for something in a block.
+
+        Raises:
+            TimedOutError: the catalog did not answer before, so it is not asked.
+        """
+        if self._unanswered >= _MOST_UNANSWERED:
+            raise TimedOutError(
+                f"{what} was not asked for: catalog {self._catalog.name} did not answer the {_MOST_UNANSWERED} "
+                "requests before",
+                hint="run the command again when the server of the catalog answers",
+            )
+        try:
+            yield
+        except SilentError:
+            self._unanswered += 1
+            raise
+        except LakeError:
+            self._unanswered = 0
+            raise
+        self._unanswered = 0
+
+    def load_listed(self, name: str) -> Table | None:
+        """Return a table that was listed, see `load_listed`."""
+        with self.of(f"table {name}"):
+            return load_listed(self._catalog, name)
 
 
 def known_names(spaces: Sequence[Namespace]) -> Sequence[str]:
@@ -157,7 +205,7 @@ def namespaces_of(
     with catalog_errors(f"catalog {catalog.name}", catalog):
         level = set(catalog.handle.list_namespaces())
     found: dict[tuple[str, ...], Namespace] = {}
-    list_one = partial(_listed, catalog, patterns)
+    list_one = partial(_listed, catalog, Answers(catalog), patterns)
     while level := level - found.keys():
         listed = dict(zip(level, looked_up(list_one, level, _THREADS), strict=True))
         found |= {names: space for names, (space, _) in listed.items()}
@@ -167,14 +215,17 @@ def namespaces_of(
 
 
 def _listed(
-    catalog: Catalog, patterns: Sequence[str | None], names: tuple[str, ...]
+    catalog: Catalog,
+    answers: Answers,
+    patterns: Sequence[str | None],
+    names: tuple[str, ...],
 ) -> tuple[Namespace, set[tuple[str, ...]]]:
     """Return a namespace and the names of those in it."""
     name = ".".join(names)
     if not any(may_match(name, pattern) for pattern in patterns):
         return Namespace(name), set()
     try:
-        with catalog_errors(f"namespace {name}", catalog):
+        with answers.of(f"namespace {name}"), catalog_errors(f"namespace {name}", catalog):
             # A database may contain other values than texts.
             found = [tuple(map(str, table)) for table in catalog.handle.list_tables(names)]
             tables = {".".join(parts) for parts in found}

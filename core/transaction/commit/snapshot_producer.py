@@ -484,6 +484,7 @@ class SnapshotProducer:
             if operation.isolation == SERIALIZABLE:
                 conflicts.refuse_new_data(since, None, partitions)
             conflicts.refuse_new_deletes(since, partitions)
+        parent.partitions.refuse_rows_elsewhere(metadata, parent.manifests, data)
         removed_paths: list[str] = []
         columns = ["file_path", "partition"]
         holders = parent.partitions.holders(metadata, parent.manifests, partitions)

@@ -6,12 +6,13 @@ Requests that change nothing are repeated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 from pyiceberg import exceptions as theirs
 from pyiceberg.catalog import (
     AVAILABLE_CATALOGS,
@@ -25,6 +26,8 @@ from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.typedef import Identifier
 
+from lake.core.io.objects.requests import StoreError
+from lake.core.io.objects.waits import awaited
 from lake.core.spec.properties.values import whole
 from lake.core.table.catalogs.aws import session_of
 from lake.core.table.catalogs.catalog import Table, split_identifier
@@ -82,7 +85,20 @@ class _Client:
                 glue._register_glue_catalog_id_with_glue_client(client, account)  # noqa: SLF001
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._changing if name in _CHANGES else self._reading, name)
+        found = getattr(self._changing if name in _CHANGES else self._reading, name)
+        return partial(self._sent, found) if callable(found) else found
+
+    def _sent(self, request: Callable[..., Any], **arguments: Any) -> Any:
+        """Make a request and return its answer.
+
+        Raises:
+            ReadTimeoutError: the command was stopped, and there is no answer.
+        """
+        address = self._reading.meta.endpoint_url
+        try:
+            return awaited(address, partial(request, **arguments))
+        except StoreError as error:
+            raise ReadTimeoutError(endpoint_url=address, error=error) from error
 
 
 class BoundedGlueCatalog(glue.GlueCatalog):
@@ -232,7 +248,9 @@ def _parameters(
 
 
 def _refusal(error: Exception) -> Exception | None:
-    code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+    # An error of the connection has no answer.
+    answer = getattr(error, "response", None) or {}
+    code = answer.get("Error", {}).get("Code", "")
     for codes, kind in (
         (_REFUSED, theirs.BadRequestError),
         (_FORBIDDEN, theirs.ForbiddenError),

@@ -53,6 +53,8 @@ from thrift.transport.TTransport import (
 )
 
 from lake.core.base import locations
+from lake.core.io.objects.requests import StoreError
+from lake.core.io.objects.waits import awaited
 from lake.core.spec.types.specification_types import GeographyType, GeometryType, VariantType
 from lake.core.table.catalogs.catalog import Table, split_identifier
 from lake.core.table.catalogs.metastores.other import ServiceBackend
@@ -149,6 +151,21 @@ def _known(newer: Callable[[], Any], older: Callable[[], Any]) -> Any:
     return older()
 
 
+class _Socket(TSocket):  # type: ignore[misc]
+    """A connection whose reader a stop signal ends."""
+
+    def read(self, sz: int) -> Any:
+        """Return bytes of an answer.
+
+        Raises:
+            TTransportException: there is none, or the command was stopped.
+        """
+        try:
+            return awaited(f"{self.host}:{self.port}", partial(super().read, sz))
+        except StoreError as error:
+            raise TTransportException(TTransportException.TIMED_OUT, str(error)) from error
+
+
 class _Connections(hive._HiveClient):  # noqa: SLF001
     """Opens a connection for each use, to the first address that answers, with time limits.
 
@@ -193,7 +210,7 @@ class _Connections(hive._HiveClient):  # noqa: SLF001
     def _opened(self) -> Any:
         for address in self._addresses:
             parts = urlsplit(address)
-            socket = TSocket(parts.hostname, parts.port or _PORT)
+            socket = _Socket(parts.hostname, parts.port or _PORT)
             socket.setTimeout(_CONNECT_MS)
             transport = (
                 TSaslClientTransport(socket, host=parts.hostname, service=self._service)

@@ -21,6 +21,9 @@ NAMES = [
     "in/_SUCCESS",
     "in/.hidden.csv",
     "in/_temporary/g.parquet",
+    "in/deep/_other.jsonl",
+    "in/deep/.crc/c.jsonl.crc",
+    "in/deep/_old/c.jsonl",
     "in/[odd]?.csv",
 ]
 
@@ -68,6 +71,20 @@ LOOKS = [
     ("in/**/deep/**/e.*", ["deep/d=1/e.feather"]),
     ("in/deep/**", ["deep/c.jsonl", "deep/d=1/e.feather"]),
     ("in/deep", ["deep/c.jsonl", "deep/d=1/e.feather"]),
+    # What begins with _ or . is not data, except a folder of a partition.
+    ("in/*", ["[odd]?.csv", "a.parquet", "b.csv.gz"]),
+    ("in/*/*.parquet", ["_d=1/f.parquet"]),
+    ("in/**/*.parquet", ["_d=1/f.parquet", "a.parquet"]),
+    ("in/deep/*.jsonl", ["deep/c.jsonl"]),
+    ("in/*/?????????.jsonl", []),
+    ("in/[._]*", []),
+    # Unless the pattern begins so, or names the folder.
+    ("in/.*.csv", [".hidden.csv"]),
+    ("in/**/_*.jsonl", ["deep/_other.jsonl"]),
+    ("in/_t*/*.parquet", ["_temporary/g.parquet"]),
+    ("in/*/_old/*.jsonl", ["deep/_old/c.jsonl"]),
+    ("in/_temporary/*", ["_temporary/g.parquet"]),
+    ("in/_temporary/**", ["_temporary/g.parquet"]),
     # A file of just this name is meant, not the pattern.
     ("in/[odd]?.csv", ["[odd]?.csv"]),
 ]
@@ -82,9 +99,15 @@ def test_names_globs_and_folders_mean_the_same_files_everywhere(
 ) -> None:
     storage = Bucket(folder) if prefix.startswith("s3") else Storage()
 
-    found = find_sources(storage, [prefix.format(folder=folder) + name], None)
+    def found() -> list[str]:
+        sources = find_sources(storage, [prefix.format(folder=folder) + name], None)
+        return [one.path.split("/in/")[1] for one in sources]
 
-    assert [one.path.split("/in/")[1] for one in found] == expected
+    if expected:
+        assert found() == expected
+    else:
+        with pytest.raises(NotFoundError):
+            found()
 
 
 @pytest.mark.parametrize("prefix", ["s3://bucket/", "{folder}/"])
