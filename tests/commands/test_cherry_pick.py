@@ -91,6 +91,48 @@ def test_a_snapshot_is_applied_once(lake: CommandLine) -> None:
     assert ids_in(lake.warehouse) == [1, 2, 3, 4]
 
 
+def test_a_pick_of_a_pick_is_not_applied_where_the_first_snapshot_is(lake: CommandLine) -> None:
+    add(lake, 1)
+    for branch in ("audit", "other"):
+        lake.ok("ref", "db.t", "--branch-create", branch)
+    on_audit(lake, 2)
+    add(lake, 3, options=("--branch", "other"))
+    first = add(lake, 4)
+    (second,) = lake.ok("cherry-pick", "db.t", first, "--branch", "audit")["snapshot_ids"]
+    (third,) = lake.ok("cherry-pick", "db.t", second, "--branch", "other")["snapshot_ids"]
+    # Its file is not live any more, but its rows are.
+    lake.ok("compact", "db.t", "--rewrite-all")
+    lake.ok("compact", "db.t", "--rewrite-all", "--branch", "audit")
+
+    refused = [lake("cherry-pick", "db.t", item) for item in (second, third)]
+    refused.append(lake("cherry-pick", "db.t", third, "--branch", "audit"))
+
+    assert [item.exit_code for item in refused] == [3, 3, 3]
+    assert all("already" in item.stderr for item in refused)
+    assert ids_in(lake.warehouse) == [1, 4]
+
+
+def test_a_pick_of_a_published_snapshot_is_not_applied_where_it_was_published(
+    lake: CommandLine,
+) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    on_audit(lake, 2)
+    stage(lake, "w1", 3)
+    add(lake, 4)
+    lake.ok("publish", "db.t", "--wap-id", "w1")
+    published = ("publish", "db.t", "--wap-id", "w1", "--branch", "audit")
+    (copy,) = lake.ok(*published)["snapshot_ids"]
+    lake.ok("compact", "db.t", "--rewrite-all")
+    # The staged snapshot expires.
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "2")
+
+    refused = lake("cherry-pick", "db.t", copy)
+
+    assert refused.exit_code == 3
+    assert ids_in(lake.warehouse) == [1, 3, 4]
+
+
 def test_a_run_that_the_branch_contains_is_not_applied_to_it(lake: CommandLine) -> None:
     add(lake, 1)
     lake.ok("ref", "db.t", "--branch-create", "audit")

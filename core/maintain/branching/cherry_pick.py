@@ -32,7 +32,7 @@ from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import ADDED, DELETED
 from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
-from lake.core.table.snapshots.branch_notes import PICKED_FROM
+from lake.core.table.snapshots.branch_notes import PICKED_FROM, pick_chain
 from lake.core.table.snapshots.completeness import missing_added_files_message, read_list
 from lake.core.table.snapshots.run_ids import RUN_NOTES, has_run
 from lake.core.table.snapshots.streams import (
@@ -222,14 +222,16 @@ def _refuse_repetition(table: Table, branch: str, source: Snapshot) -> None:
     """
     metadata, where = table.metadata, f"branch {branch} of {table.identifier}"
     history = list(ancestry.ancestors(metadata, ancestry.head_id(metadata, branch)))
+    known = ancestry.snapshots_by_id(metadata)
     own, wap_id = str(source.snapshot_id), wap_id_of(source)
+    # Picks of one change, also of a pick of it, contain the same rows.
+    change = set(pick_chain(known, source))
     for item in history:
-        summary = properties_of(item)
-        if own in {str(item.snapshot_id), summary.get(PICKED_FROM)}:
+        if not change.isdisjoint(pick_chain(known, item)):
             raise RefusedError(f"{where} contains snapshot {own} already, in {item.snapshot_id}")
+        summary = properties_of(item)
         if wap_id is not None and wap_id in {summary.get(WAP_ID), summary.get(PUBLISHED_WAP_ID)}:
             raise RefusedError(f"{where} contains WAP id {wap_id} already, in {item.snapshot_id}")
-    known = ancestry.snapshots_by_id(metadata)
     for run_id, _ in RUN_NOTES.marks_of(known, source):
         if has_run(table, branch, run_id):
             raise RefusedError(f"{where} contains run {run_id} already")

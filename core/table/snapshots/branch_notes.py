@@ -368,6 +368,21 @@ def picked_from(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Snapshot |
     return None if number is None else known.get(number)
 
 
+def pick_chain(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Iterator[int]:
+    """Yield the id of a snapshot, of the one from which it was cherry-picked, of that one's, and so on.
+
+    Args:
+        known: the retained snapshots by id; the chain ends with one that is not.
+        snapshot: the snapshot.
+    """
+    number: int | None = snapshot.snapshot_id
+    seen: set[int] = set()
+    while number is not None and number not in seen:
+        seen.add(number)
+        yield number
+        number = _source_id(known[number]) if number in known else None
+
+
 def _source_id(snapshot: Snapshot) -> int | None:
     summary = properties_of(snapshot)
     return whole_number(summary.get(PICKED_FROM, ""))
