@@ -100,17 +100,32 @@ class NoteKind:
             return None
         return Note(snapshot_id, number, expired_ms, tuple(rest))
 
-    def marks_of(
-        self, known: Mapping[int, Snapshot], snapshot: Snapshot
-    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield the marks of a snapshot: its own, and those of the snapshot from which it was cherry-picked."""
-        for one in (snapshot, picked_from(known, snapshot)):
-            summary = properties_of(one)
-            yield from self.marks(summary)
-
     def since_ms(self, now_ms: int) -> int | None:
         """Return the time before which a note is too old; None for no such time."""
         return None if self.kept_ms is None else now_ms - self.kept_ms
+
+
+class Marks:
+    """The marks of one kind that the snapshots of a table have.
+
+    A snapshot has those in its summary, and those of the snapshots from which it was cherry-picked. One of these may
+    have expired, so what a commit to a branch noted of a retained snapshot is one of its marks, too.
+    """
+
+    def __init__(self, kind: NoteKind, metadata: TableMetadata) -> None:
+        self._kind = kind
+        self._known = ancestry.snapshots_by_id(metadata)
+        self._noted: dict[int, list[tuple[str, tuple[Any, ...]]]] = {}
+        for branch in kind.branches(metadata):
+            for key, note in kind.notes(metadata, branch).items():
+                self._noted.setdefault(note.snapshot_id, []).append((key, note.value))
+
+    def of(self, snapshot: Snapshot) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield the id and the value of each mark of a snapshot; a noted id may be that of `key_of`."""
+        for one in with_sources(self._known, snapshot):
+            yield from self._kind.marks(properties_of(one))
+        for number in change_ids(self._known, snapshot) if self._noted else ():
+            yield from self._noted.get(number, ())
 
 
 def changed_notes(
@@ -140,8 +155,9 @@ def changed_notes(
     expired_ids = frozenset(expired)
     after: dict[str, Note] = {}
     known = ancestry.snapshots_by_id(metadata)
+    marks = Marks(kind, metadata)
     for snapshot in reversed(history):
-        for name, value in kind.marks_of(known, snapshot):
+        for name, value in marks.of(snapshot):
             number = snapshot.snapshot_id
             expired_ms = now_ms if number in expired_ids else None
             after[key_of(name)] = Note(number, snapshot.sequence_number or 0, expired_ms, value)
@@ -218,11 +234,11 @@ def noted(
     if not notes:
         return []
     known, history = ancestry.snapshots_by_id(metadata), list(history_of(metadata, branch))
-    picked = {_source_id(snapshot) for snapshot in history}
+    held = {number for snapshot in history for number in change_ids(known, snapshot)}
     return [
         note
         for one, note in notes.items()
-        if note.snapshot_id in picked
+        if note.snapshot_id in held
         or (may_be_held(note, known, history, since_ms) and _was_held(table, branch, one, note))
     ]
 
@@ -231,10 +247,10 @@ def find_mark(
     kind: NoteKind, metadata: TableMetadata, branch: str, name: str
 ) -> tuple[Snapshot, tuple[Any, ...]] | None:
     """Return the newest snapshot of a branch's retained history that has a mark, and the mark's value."""
-    known = ancestry.snapshots_by_id(metadata)
+    marks = Marks(kind, metadata)
     for snapshot in history_of(metadata, branch):
-        for one, value in kind.marks_of(known, snapshot):
-            if one == name:
+        for one, value in marks.of(snapshot):
+            if key_of(one) == key_of(name):
                 return snapshot, value
     return None
 
@@ -362,25 +378,20 @@ def history_of(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
     return ancestry.ancestors(metadata, head)
 
 
-def picked_from(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Snapshot | None:
-    """Return the retained snapshot from which a snapshot was cherry-picked; None if it was not."""
-    number = _source_id(snapshot)
-    return None if number is None else known.get(number)
-
-
-def pick_chain(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Iterator[int]:
-    """Yield the id of a snapshot, of the one from which it was cherry-picked, of that one's, and so on.
-
-    Args:
-        known: the retained snapshots by id; the chain ends with one that is not.
-        snapshot: the snapshot.
-    """
-    number: int | None = snapshot.snapshot_id
+def with_sources(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Iterator[Snapshot]:
+    """Yield a snapshot, the retained one from which it was cherry-picked, the one from which that was, and so on."""
     seen: set[int] = set()
-    while number is not None and number not in seen:
-        seen.add(number)
-        yield number
-        number = _source_id(known[number]) if number in known else None
+    one: Snapshot | None = snapshot
+    while one is not None and one.snapshot_id not in seen:
+        seen.add(one.snapshot_id)
+        yield one
+        one = known.get(_source_id(one) or 0)
+
+
+def change_ids(known: Mapping[int, Snapshot], snapshot: Snapshot) -> set[int]:
+    """Return the ids of the snapshots that contain one change: `with_sources`, and the last one's source."""
+    chain = list(with_sources(known, snapshot))
+    return {*(one.snapshot_id for one in chain), *filter(None, (_source_id(chain[-1]),))}
 
 
 def _source_id(snapshot: Snapshot) -> int | None:
