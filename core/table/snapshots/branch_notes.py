@@ -5,9 +5,9 @@ history. Any engine may expire that snapshot, so each commit to a branch also no
 in a table property of that branch. Only commits that require the branch's head write the property (and expiry,
 which requires all heads), so no writer overwrites another's notes.
 
-A note remains valid after its snapshot was removed from the metadata, unless the snapshot was rolled back: then the
-branch's oldest retained snapshot is not newer than it, an earlier commit found it retained outside the branch's
-history and removed the note, or the newest logged metadata file with the snapshot has it outside that history.
+A note remains valid after its snapshot left the branch's retained history, although a tag may retain it, unless the
+snapshot was rolled back: then the branch's oldest retained snapshot is not newer than it, an earlier commit found
+that and removed the note, or logged metadata files show that it is not an ancestor of this oldest one.
 """
 
 from __future__ import annotations
@@ -265,39 +265,70 @@ def newest_value(kind: NoteKind, table: Table, branch: str, name: str) -> tuple[
 
 
 def _was_held(table: Table, branch: str, noted: str, note: Note) -> bool:
-    """Whether a branch's history contained an expired snapshot that a commit to a branch noted.
+    """Whether a branch's history contained a snapshot that a commit to a branch noted, before a part of it expired.
 
     If unknown, the answer is yes for the branch itself: a load that is not repeated is reported, whereas
     duplicate rows are not noticed.
     """
-    same = noted == branch or branch in joined(table.metadata, frozenset({noted}))
-    before = _before_expiry(table, note)
-    if before is None:
-        return same
-    histories = (history_of(before, name) for name in {branch, *([noted] if same else [])})
-    return any(item.snapshot_id == note.snapshot_id for history in histories for item in history)
+    *_, oldest = history_of(table.metadata, branch)
+    found = _descends(table, oldest, note)
+    if found is not None:
+        return found
+    return noted == branch or branch in joined(table.metadata, frozenset({noted}))
 
 
-def _before_expiry(table: Table, note: Note) -> TableMetadata | None:
-    """Return the newest metadata in the log that has a note's snapshot; None if it is not found."""
-    log = table.metadata.metadata_log
+def _descends(table: Table, oldest: Snapshot, note: Note) -> bool | None:
+    """Whether the expired ancestors of a snapshot contain that of a note; None if the metadata log does not show it.
+
+    A branch may have been moved since, so the metadata is searched for ancestors, not for branches.
+    """
+    log = [entry.metadata_file for entry in table.metadata.metadata_log]
+    read: dict[str, TableMetadata | None] = {}
+    while (first := _first_with(table, log, oldest.snapshot_id, read)) is not None:
+        metadata = read[log[first]]
+        history = list(ancestry.ancestors(metadata, oldest.snapshot_id)) if metadata else []
+        if any(item.snapshot_id == note.snapshot_id for item in history):
+            return True
+        if metadata is None or not _is_cut(note, ancestry.snapshots_by_id(metadata), history):
+            return False
+        # The ancestors of the oldest of these had expired when the newest of these was committed.
+        oldest, log = history[-1], log[:first]
+    # The commit of the oldest one is seen if the metadata before it is; some expiries remove parent ids later.
+    is_seen = bool(log) and read[log[-1]] is not None
+    return False if is_seen and oldest.parent_snapshot_id is None else None
+
+
+def _first_with(
+    table: Table, log: Sequence[str], snapshot_id: int, read: dict[str, TableMetadata | None]
+) -> int | None:
+    """Return the place of the first metadata file with a snapshot, which has most ancestors; None if there is none.
+
+    Args:
+        table: the table.
+        log: the metadata files, the oldest first; from the commit of the snapshot on, they have it.
+        snapshot_id: the snapshot.
+        read: receives the metadata; None if it cannot be read.
+    """
     found, low, high = None, 0, len(log)
-    # Without sequence numbers (version 1), metadata cannot be ordered relative to the snapshot.
-    while note.sequence_number and low < high:
+    while low < high:
         middle = (low + high) // 2
-        try:
-            metadata = read_metadata(table.storage, log[middle].metadata_file)
-        except (LakeError, ValueError):
-            # Old metadata files may have been deleted, the oldest first.
-            low = middle + 1
-            continue
-        if metadata.snapshot_by_id(note.snapshot_id) is not None:
-            found, low = metadata, middle + 1
-        elif getattr(metadata, "last_sequence_number", 0) < note.sequence_number:
-            low = middle + 1
+        place = log[middle]
+        if place not in read:
+            read[place] = _readable(table, place)
+        metadata = read[place]
+        # Old metadata files may have been deleted, the oldest first.
+        if metadata is not None and metadata.snapshot_by_id(snapshot_id) is not None:
+            found = high = middle
         else:
-            high = middle
+            low = middle + 1
     return found
+
+
+def _readable(table: Table, place: str) -> TableMetadata | None:
+    try:
+        return read_metadata(table.storage, place)
+    except (LakeError, ValueError):
+        return None
 
 
 def _inherited(kind: NoteKind, metadata: TableMetadata, branch: str) -> dict[str, Note]:
@@ -315,14 +346,24 @@ def may_be_held(
     history: Sequence[Snapshot],
     since_ms: int | None,
 ) -> bool:
-    """Whether a note's snapshot, which is not in a branch's retained history, may be older than it."""
-    if note.snapshot_id in known or not history:
+    """Whether a note's snapshot, which is not in a branch's retained history, may be older than it.
+
+    A tag or another branch may retain the snapshot.
+    """
+    if not history:
         return False
     if since_ms is not None and note.expired_ms is not None and note.expired_ms <= since_ms:
         return False
-    oldest = history[-1].sequence_number or 0
+    return _is_cut(note, known, history)
+
+
+def _is_cut(note: Note, known: Mapping[int, Snapshot], history: Sequence[Snapshot]) -> bool:
+    """Whether a branch's retained history is newer than a note's snapshot."""
+    oldest, snapshot = history[-1], known.get(note.snapshot_id)
+    if oldest.sequence_number:
+        return note.sequence_number < oldest.sequence_number  # check: rolled-back-runs
     # Version 1 does not have sequence numbers.
-    return not oldest or note.sequence_number < oldest  # check: rolled-back-runs
+    return snapshot is None or snapshot.timestamp_ms < oldest.timestamp_ms
 
 
 def _age(note: Note) -> tuple[int, int]:
