@@ -133,6 +133,27 @@ def test_a_pick_of_a_published_snapshot_is_not_applied_where_it_was_published(
     assert ids_in(lake.warehouse) == [1, 3, 4]
 
 
+@pytest.mark.parametrize("retained", [False, True])
+def test_a_pick_of_a_snapshot_from_the_expired_history_of_a_branch_is_not_applied_to_it(
+    lake: CommandLine, retained: bool
+) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    on_audit(lake, 2)
+    first = add(lake, 3)
+    add(lake, 4)
+    lake.ok("compact", "db.t", "--rewrite-all")
+    (copy,) = lake.ok("cherry-pick", "db.t", first, "--branch", "audit")["snapshot_ids"]
+    if retained:
+        lake.ok("ref", "db.t", "--tag", "eod", "--at", first)
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+
+    refused = lake("cherry-pick", "db.t", copy)
+
+    assert refused.exit_code == 3
+    assert ids_in(lake.warehouse) == [1, 3, 4]
+
+
 def test_a_run_that_the_branch_contains_is_not_applied_to_it(lake: CommandLine) -> None:
     add(lake, 1)
     lake.ok("ref", "db.t", "--branch-create", "audit")

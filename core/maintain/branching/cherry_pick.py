@@ -32,7 +32,7 @@ from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import ADDED, DELETED
 from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
-from lake.core.table.snapshots.branch_notes import PICKED_FROM, Marks, change_ids
+from lake.core.table.snapshots.branch_notes import PICKED_FROM, Marks, change_ids, with_sources
 from lake.core.table.snapshots.completeness import missing_added_files_message, read_list
 from lake.core.table.snapshots.run_ids import RUN_NOTES, has_run
 from lake.core.table.snapshots.streams import (
@@ -243,14 +243,14 @@ def _refuse_repetition(table: Table, branch: str, source: Snapshot) -> None:
         last = newest_query_epoch(table, branch, query)
         if last is not None and last.number >= value[0]:
             raise RefusedError(f"{where} contains {last}, and snapshot {own} epoch {value[0]}")
-    if (
-        history
-        and _age(source) < _age(history[-1])
-        and not ancestry.is_first(metadata, history[-1])
-    ):
+    if not history or ancestry.is_first(metadata, history[-1]):
+        return
+    sources = list(with_sources(known, source))
+    # The age of one that is not retained is not known.
+    if len(change) > len(sources) or _age(sources[-1]) < _age(history[-1]):
         raise RefusedError(
-            f"snapshot {own} is older than the history that {where} retains: whether it was applied before "
-            "cannot be determined",
+            f"the change of snapshot {own} may be older than the history that {where} retains: whether it was "
+            "applied before cannot be determined",
             hint="load its rows with `lake scan` and `lake ingest` if they are missing",
         )
 
