@@ -228,8 +228,7 @@ def _refuse_rows_of(
         raise RefusedError(
             f"{found.num_rows:,} files of another partition spec ({spec_id}) may have rows of the partitions, e.g. "
             f"{found['file_path'][0].as_py()}: those rows would stay beside the new ones",
-            hint=f"`lake compact` with {Option.OLD_SPECS} rewrites such files; {Option.OVERWRITE_WHERE} replaces "
-            "rows in all files",
+            hint=f"{Option.OLD_SPECS} rewrites such files; {Option.OVERWRITE_WHERE} replaces rows in all files",
         )
 
 

@@ -58,3 +58,15 @@ def test_people_and_scripts_see_flags_in_messages_and_hints(lake: CommandLine) -
     shown = "--deletes 'some' is not one of position, equality, copy-on-write"
     assert shown in lake(*wanted).stderr
     assert lake("--json", *wanted).json()["error"]["message"] == shown
+
+
+def test_a_hint_names_another_command_once(lake: CommandLine) -> None:
+    lake.load("id\n1\n", "--create")
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    for options in ((), ("--branch", "audit")):
+        lake.load("id\n2\n", *options)
+
+    refused = lake("ref", "db.t", "--fast-forward", "main", "--to", "audit")
+
+    assert refused.exit_code == 3
+    assert "lacks; lake rollback --any sets a branch to any snapshot" in refused.stderr
