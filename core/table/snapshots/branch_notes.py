@@ -283,42 +283,37 @@ def _descends(table: Table, oldest: Snapshot, note: Note) -> bool | None:
     A branch may have been moved since, so the metadata is searched for ancestors, not for branches.
     """
     log = [entry.metadata_file for entry in table.metadata.metadata_log]
-    read: dict[str, TableMetadata | None] = {}
-    while (first := _first_with(table, log, oldest.snapshot_id, read)) is not None:
-        metadata = read[log[first]]
-        history = list(ancestry.ancestors(metadata, oldest.snapshot_id)) if metadata else []
+    while (first := _first_with(table, log, oldest.snapshot_id)) is not None:
+        place, metadata = first
+        history = list(ancestry.ancestors(metadata, oldest.snapshot_id))
         if any(item.snapshot_id == note.snapshot_id for item in history):
             return True
-        if metadata is None or not _is_cut(note, ancestry.snapshots_by_id(metadata), history):
+        if not _is_cut(note, ancestry.snapshots_by_id(metadata), history):
             return False
         # The ancestors of the oldest of these had expired when the newest of these was committed.
-        oldest, log = history[-1], log[:first]
+        oldest, log = history[-1], log[:place]
     # The commit of the oldest one is seen if the metadata before it is; some expiries remove parent ids later.
-    is_seen = bool(log) and read[log[-1]] is not None
+    is_seen = bool(log) and _readable(table, log[-1]) is not None
     return False if is_seen and oldest.parent_snapshot_id is None else None
 
 
 def _first_with(
-    table: Table, log: Sequence[str], snapshot_id: int, read: dict[str, TableMetadata | None]
-) -> int | None:
-    """Return the place of the first metadata file with a snapshot, which has most ancestors; None if there is none.
+    table: Table, log: Sequence[str], snapshot_id: int
+) -> tuple[int, TableMetadata] | None:
+    """Return the first metadata with a snapshot, which has most ancestors, and its place; None if there is none.
 
     Args:
         table: the table.
         log: the metadata files, the oldest first; from the commit of the snapshot on, they have it.
         snapshot_id: the snapshot.
-        read: receives the metadata; None if it cannot be read.
     """
     found, low, high = None, 0, len(log)
     while low < high:
         middle = (low + high) // 2
-        place = log[middle]
-        if place not in read:
-            read[place] = _readable(table, place)
-        metadata = read[place]
+        metadata = _readable(table, log[middle])
         # Old metadata files may have been deleted, the oldest first.
         if metadata is not None and metadata.snapshot_by_id(snapshot_id) is not None:
-            found = high = middle
+            found, high = (middle, metadata), middle
         else:
             low = middle + 1
     return found
