@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lake.cli.sentences.line import Line
+from lake.cli.sentences.line import Line, branch_option
 from lake.cli.sentences.words import NOTHING_WRITTEN, earlier_run, place
 from lake.core.base.facts import Facts
 from lake.core.base.outcome import Outcome, Status
@@ -74,7 +74,8 @@ def next_step(outcome: Outcome, line: Line) -> str | None:
         return line.again("ingest")
     if outcome.status is Status.DONE and staged:
         number = staged.checkpoint_id
-        return line.of("replay", outcome.table, "--job", staged.job_id, "--completed", number)
+        words = ["--job", staged.job_id, "--completed", number, *branch_option(outcome)]
+        return line.of("replay", outcome.table, *words)
     return None
 
 

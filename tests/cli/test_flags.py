@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 
@@ -58,3 +62,29 @@ def test_people_and_scripts_see_flags_in_messages_and_hints(lake: CommandLine) -
     shown = "--deletes 'some' is not one of position, equality, copy-on-write"
     assert shown in lake(*wanted).stderr
     assert lake("--json", *wanted).json()["error"]["message"] == shown
+
+
+def test_a_hint_names_another_command_once(lake: CommandLine) -> None:
+    lake.load("id\n1\n", "--create")
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    for options in ((), ("--branch", "audit")):
+        lake.load("id\n2\n", *options)
+
+    refused = lake("ref", "db.t", "--fast-forward", "main", "--to", "audit")
+
+    assert refused.exit_code == 3
+    assert "lacks; lake rollback --any sets a branch to any snapshot" in refused.stderr
+
+
+def test_a_hint_of_a_change_of_columns_names_compact_once(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    lake.load("id,a\n1,x\n", "--create")
+    pq.write_table(pa.table({"id": [2], "a": ["y"]}), tmp_path / "added.parquet")
+    lake.ok("add-files", "db.t", tmp_path / "added.parquet")
+    lake.ok("alter", "db.t", "--rename-column", "a=b")
+
+    refused = lake("alter", "db.t", "--add-column", "a string")
+
+    assert refused.exit_code == 3
+    assert "have ids, with lake compact --rewrite-all, and then" in refused.stderr

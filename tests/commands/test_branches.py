@@ -22,6 +22,7 @@ from support.tables.built_once import BuiltOnce
 from support.tables.iceberg_tables import (
     after,
     files_below,
+    ids_in,
     inject,
     make_table,
     pyiceberg_table,
@@ -550,6 +551,76 @@ def test_an_expired_run_is_remembered_for_the_branches_that_had_it(diverged: Div
         "late": "nothing-to-do",
         "old": "done",
     }
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("option", ["--tag", "--branch-create"])
+def test_a_run_is_remembered_if_a_ref_retains_its_snapshot_and_what_followed_expired(
+    lake: CommandLine, version: int, option: str
+) -> None:
+    lake.load("id\n1\n", "--create", "--property", f"format-version={version}")
+    lake.load("id\n2\n", "--run-id", "two")
+    lake.ok("ref", "db.t", option, "eod")
+    for number in (3, 4):
+        lake.load(f"id\n{number}\n")
+    # Main keeps its head; the snapshot of the run is not connected with it any more.
+    lake.ok("expire", "db.t", *_NOW)
+
+    again = [lake.load("id\n2\n", "--run-id", "two")["status"]]
+    lake.load("id\n5\n")
+    again.append(lake.load("id\n2\n", "--run-id", "two")["status"])
+    # When the ref is gone, too.
+    lake.ok("ref", "db.t", "--drop", "eod")
+    lake.ok("expire", "db.t", *_NOW)
+    again.append(lake.load("id\n2\n", "--run-id", "two")["status"])
+
+    assert again == ["nothing-to-do"] * 3
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("by", ["lake", "pyiceberg"])
+def test_a_run_that_was_rolled_back_is_loaded_again_although_a_tag_retains_its_snapshot(
+    lake: CommandLine, by: str
+) -> None:
+    first = lake.load("id\n1\n", "--create")["snapshot_ids"][0]
+    lake.load("id\n2\n", "--run-id", "two")
+    lake.ok("ref", "db.t", "--tag", "eod")
+    if by == "lake":
+        lake.ok("rollback", "db.t", first)
+        for number in (3, 4):
+            lake.load(f"id\n{number}\n")
+        lake.ok("expire", "db.t", *_NOW)
+    else:
+        # Its commits do not change the notes.
+        table = pyiceberg_table(lake.warehouse)
+        table.manage_snapshots().rollback_to_snapshot(int(first)).commit()
+        for number in (3, 4):
+            table.append(pa.table({"id": [number]}))
+        kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        gone = [item.snapshot_id for item in table.snapshots() if item.snapshot_id not in kept]
+        table.maintenance.expire_snapshots().by_ids(gone).commit()
+
+    done = lake.load("id\n2\n", "--run-id", "two")
+
+    assert done["status"] == "done"
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4]
+
+
+def test_a_run_of_another_history_is_loaded_after_a_branch_was_moved_to_a_cut_one(
+    lake: CommandLine,
+) -> None:
+    lake.load("id\n1\n", "--create")
+    lake.ok("ref", "db.t", "--branch-create", "work")
+    lake.load("id\n2\n", "--run-id", "two")
+    for number in (3, 4):
+        lake.load(f"id\n{number}\n", "--branch", "work")
+    lake.ok("expire", "db.t", *_NOW)
+    lake.ok("rollback", "db.t", "work", "--any")
+
+    done = lake.load("id\n2\n", "--run-id", "two")
+
+    assert done["status"] == "done"
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4]
 
 
 def test_a_staged_run_waits_for_its_branch_whatever_another_does(diverged: Diverged) -> None:

@@ -91,6 +91,69 @@ def test_a_snapshot_is_applied_once(lake: CommandLine) -> None:
     assert ids_in(lake.warehouse) == [1, 2, 3, 4]
 
 
+def test_a_pick_of_a_pick_is_not_applied_where_the_first_snapshot_is(lake: CommandLine) -> None:
+    add(lake, 1)
+    for branch in ("audit", "other"):
+        lake.ok("ref", "db.t", "--branch-create", branch)
+    on_audit(lake, 2)
+    add(lake, 3, options=("--branch", "other"))
+    first = add(lake, 4)
+    (second,) = lake.ok("cherry-pick", "db.t", first, "--branch", "audit")["snapshot_ids"]
+    (third,) = lake.ok("cherry-pick", "db.t", second, "--branch", "other")["snapshot_ids"]
+    # Its file is not live any more, but its rows are.
+    lake.ok("compact", "db.t", "--rewrite-all")
+    lake.ok("compact", "db.t", "--rewrite-all", "--branch", "audit")
+
+    refused = [lake("cherry-pick", "db.t", item) for item in (second, third)]
+    refused.append(lake("cherry-pick", "db.t", third, "--branch", "audit"))
+
+    assert [item.exit_code for item in refused] == [3, 3, 3]
+    assert all("already" in item.stderr for item in refused)
+    assert ids_in(lake.warehouse) == [1, 4]
+
+
+def test_a_pick_of_a_published_snapshot_is_not_applied_where_it_was_published(
+    lake: CommandLine,
+) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    on_audit(lake, 2)
+    stage(lake, "w1", 3)
+    add(lake, 4)
+    lake.ok("publish", "db.t", "--wap-id", "w1")
+    published = ("publish", "db.t", "--wap-id", "w1", "--branch", "audit")
+    (copy,) = lake.ok(*published)["snapshot_ids"]
+    lake.ok("compact", "db.t", "--rewrite-all")
+    # The staged snapshot expires.
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "2")
+
+    refused = lake("cherry-pick", "db.t", copy)
+
+    assert refused.exit_code == 3
+    assert ids_in(lake.warehouse) == [1, 3, 4]
+
+
+@pytest.mark.parametrize("retained", [False, True])
+def test_a_pick_of_a_snapshot_from_the_expired_history_of_a_branch_is_not_applied_to_it(
+    lake: CommandLine, retained: bool
+) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    on_audit(lake, 2)
+    first = add(lake, 3)
+    add(lake, 4)
+    lake.ok("compact", "db.t", "--rewrite-all")
+    (copy,) = lake.ok("cherry-pick", "db.t", first, "--branch", "audit")["snapshot_ids"]
+    if retained:
+        lake.ok("ref", "db.t", "--tag", "eod", "--at", first)
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+
+    refused = lake("cherry-pick", "db.t", copy)
+
+    assert refused.exit_code == 3
+    assert ids_in(lake.warehouse) == [1, 3, 4]
+
+
 def test_a_run_that_the_branch_contains_is_not_applied_to_it(lake: CommandLine) -> None:
     add(lake, 1)
     lake.ok("ref", "db.t", "--branch-create", "audit")
@@ -103,6 +166,55 @@ def test_a_run_that_the_branch_contains_is_not_applied_to_it(lake: CommandLine) 
     again = lake.ok("ingest", "db.t", lake.warehouse.parent / "3.csv", "--run-id", "three")
     assert again["status"] == "nothing-to-do"
     assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("commits", [0, 1], ids=["at once", "after a commit"])
+def test_a_run_is_not_loaded_again_after_the_snapshot_that_was_picked_expired(
+    lake: CommandLine, commits: int
+) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    add(lake, 3)
+    second = on_audit(lake, 2, options=("--run-id", "two"))
+    lake.ok("cherry-pick", "db.t", second)
+    lake.ok("ref", "db.t", "--drop", "audit")
+    # The pick is newer, and stays.
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "2")
+    for number in range(commits):
+        add(lake, 4 + number)
+
+    again = lake.ok("ingest", "db.t", lake.warehouse.parent / "2.csv", "--run-id", "two")
+
+    assert again["status"] == "nothing-to-do"
+    assert ids_in(lake.warehouse) == [1, 2, 3, *range(4, 4 + commits)]
+
+
+@pytest.mark.parametrize("expires", ["nothing", "the first", "all"])
+def test_a_run_comes_to_a_branch_with_a_pick_of_a_pick(lake: CommandLine, expires: str) -> None:
+    now = ("--older-than", "0s", "--unsafe-retention", "--retain-last")
+    add(lake, 1)
+    for branch in ("audit", "other"):
+        lake.ok("ref", "db.t", "--branch-create", branch)
+    on_audit(lake, 5)
+    add(lake, 6, options=("--branch", "other"))
+    first = on_audit(lake, 2, options=("--run-id", "two"))
+    (second,) = lake.ok("cherry-pick", "db.t", first, "--branch", "other")["snapshot_ids"]
+    if expires == "the first":
+        lake.ok("ref", "db.t", "--drop", "audit")
+        lake.ok("expire", "db.t", *now, "3")
+    add(lake, 3)
+    lake.ok("cherry-pick", "db.t", second)
+    if expires != "nothing":
+        lake.ok("ref", "db.t", "--drop", "other")
+        if expires == "all":
+            lake.ok("ref", "db.t", "--drop", "audit")
+        add(lake, 4)
+        lake.ok("expire", "db.t", *now, "1")
+
+    again = lake.ok("ingest", "db.t", lake.warehouse.parent / "2.csv", "--run-id", "two")
+
+    assert again["status"] == "nothing-to-do"
+    assert ids_in(lake.warehouse).count(2) == 1
 
 
 def test_a_replacement_of_partitions_is_applied_unless_they_changed(lake: CommandLine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import threading
 from itertools import product
 from pathlib import Path
@@ -177,6 +178,21 @@ def test_the_text_output_shows_the_names_of_a_staged_run(
     shown_to_people = table("ingest", "db.t", source(tmp_path, APPEND), "--stage", "--run-id", RUN)
 
     assert f"--job {job_id_of(RUN)} --completed 1" in shown_to_people.stdout
+
+
+def test_the_command_that_is_shown_commits_a_run_to_its_branch(
+    table: CommandLine, tmp_path: Path
+) -> None:
+    table.ok("ref", "db.t", "--branch-create", "side")
+    path = source(tmp_path, APPEND)
+    staged = table("ingest", "db.t", path, "--stage", "--run-id", RUN, "--branch", "side")
+    (line,) = [text for text in staged.stdout.splitlines() if text.startswith("next: lake ")]
+
+    done = table(*shlex.split(line)[2:])
+
+    assert done.exit_code == 0, done
+    assert len(table.scanned("--branch", "side")) == 4
+    assert len(table.scanned()) == 2
 
 
 def test_a_source_without_rows_leaves_nothing(table: CommandLine, tmp_path: Path) -> None:

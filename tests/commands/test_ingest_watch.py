@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -361,6 +362,37 @@ def test_an_epoch_counts_after_its_snapshot_expired(
     assert epoch is not None
     assert epoch.number == 1
     assert len(table.properties[STREAMS]) <= 200
+
+
+@pytest.mark.parametrize("by", ["tag", "cherry-pick"])
+def test_a_stream_without_its_state_is_refused_although_its_epoch_left_the_history(
+    drop: Drop, by: str
+) -> None:
+    drop.lake.load("id,name\n8,a\n", "--create")
+    drop.put("a.csv", 1)
+    now = ("--older-than", "0s", "--unsafe-retention")
+    if by == "tag":
+        drop.load()
+        drop.lake.ok("tag", "db.t", "eod")
+        for number in (9, 10):
+            drop.lake.load(f"id,name\n{number},a\n")
+        drop.lake.ok("expire", "db.t", *now)
+    else:
+        drop.lake.ok("ref", "db.t", "--branch-create", "audit")
+        for number in (9, 10):
+            drop.lake.load(f"id,name\n{number},a\n")
+        drop.load("--branch", "audit")
+        drop.lake.ok("cherry-pick", "db.t", "audit")
+        drop.lake.ok("ref", "db.t", "--drop", "audit")
+        # The pick is newer, and stays.
+        drop.lake.ok("expire", "db.t", *now, "--retain-last", "2")
+    shutil.rmtree(drop.state)
+
+    refused = drop.fail()
+
+    assert refused.exit_code == 3
+    assert "contains epoch 1 of stream s" in refused.stderr
+    assert drop.ids == [1, 8, 9, 10]
 
 
 def test_two_state_folders_cannot_share_a_stream(drop: Drop) -> None:

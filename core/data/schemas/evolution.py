@@ -172,7 +172,7 @@ def refuse_taken_names(metadata: TableMetadata, before: Schema, after: Schema) -
                 raise RefusedError(
                     f"a column cannot have the name {place[1]}: in files without field ids, another column has it "
                     f"(id {known[place]} in the table's name mapping), whose values would move to this one",
-                    hint="choose another name; or rewrite all files, so that they have ids, with `lake compact` and "
+                    hint="choose another name; or rewrite all files, so that they have ids, with "
                     f"{Option.REWRITE_ALL}, and then remove the property {NAME_MAPPING.name}",
                 )
     for spec in metadata.partition_specs:

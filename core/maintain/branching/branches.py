@@ -158,8 +158,7 @@ def plan_fast_forward(table: Table, branch: str, *, to: str) -> RefPlan:
         raise RefusedError(
             f"branch {branch} cannot be moved forward to snapshot {target.snapshot_id}, which does not descend "
             f"from its head {head.snapshot_id}",
-            hint="both have commits that the other lacks; `lake rollback` with "
-            f"{Option.ANYWHERE} sets a branch to any snapshot",
+            hint=f"both have commits that the other lacks; {Option.ANYWHERE} sets a branch to any snapshot",
         )
     if head is not None and head.snapshot_id == target.snapshot_id:
         return RefPlan(table=table, change=None)

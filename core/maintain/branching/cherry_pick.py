@@ -32,7 +32,7 @@ from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import ADDED, DELETED
 from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
-from lake.core.table.snapshots.branch_notes import PICKED_FROM
+from lake.core.table.snapshots.branch_notes import PICKED_FROM, Marks, change_ids, with_sources
 from lake.core.table.snapshots.completeness import missing_added_files_message, read_list
 from lake.core.table.snapshots.run_ids import RUN_NOTES, has_run
 from lake.core.table.snapshots.streams import (
@@ -227,33 +227,35 @@ def _refuse_repetition(table: Table, branch: str, source: Snapshot) -> None:
     """
     metadata, where = table.metadata, f"branch {branch} of {table.identifier}"
     history = list(ancestry.ancestors(metadata, ancestry.head_id(metadata, branch)))
+    known = ancestry.snapshots_by_id(metadata)
     own, wap_id = str(source.snapshot_id), wap_id_of(source)
+    # Picks of one change, also of a pick of it, contain the same rows.
+    change = change_ids(known, source)
     for item in history:
-        summary = properties_of(item)
-        if own in {str(item.snapshot_id), summary.get(PICKED_FROM)}:
+        if not change.isdisjoint(change_ids(known, item)):
             raise RefusedError(f"{where} contains snapshot {own} already, in {item.snapshot_id}")
+        summary = properties_of(item)
         if wap_id is not None and wap_id in {summary.get(WAP_ID), summary.get(PUBLISHED_WAP_ID)}:
             raise RefusedError(f"{where} contains WAP id {wap_id} already, in {item.snapshot_id}")
-    known = ancestry.snapshots_by_id(metadata)
-    for run_id, _ in RUN_NOTES.marks_of(known, source):
+    for run_id, _ in Marks(RUN_NOTES, metadata).of(source):
         if has_run(table, branch, run_id):
             raise RefusedError(f"{where} contains run {run_id} already")
-    for stream, value in STREAM_NOTES.marks_of(known, source):
+    for stream, value in Marks(STREAM_NOTES, metadata).of(source):
         newest = newest_epoch(table, branch, stream)
         if newest is not None and newest.number >= value[0]:
             raise RefusedError(f"{where} contains {newest}, and snapshot {own} epoch {value[0]}")
-    for query, value in QUERY_NOTES.marks_of(known, source):
+    for query, value in Marks(QUERY_NOTES, metadata).of(source):
         last = newest_query_epoch(table, branch, query)
         if last is not None and last.number >= value[0]:
             raise RefusedError(f"{where} contains {last}, and snapshot {own} epoch {value[0]}")
-    if (
-        history
-        and _age(source) < _age(history[-1])
-        and not ancestry.is_first(metadata, history[-1])
-    ):
+    if not history or ancestry.is_first(metadata, history[-1]):
+        return
+    sources = list(with_sources(known, source))
+    # The age of one that is not retained is not known.
+    if len(change) > len(sources) or _age(sources[-1]) < _age(history[-1]):
         raise RefusedError(
-            f"snapshot {own} is older than the history that {where} retains: whether it was applied before "
-            "cannot be determined",
+            f"the change of snapshot {own} may be older than the history that {where} retains: whether it was "
+            "applied before cannot be determined",
             hint="load its rows with `lake scan` and `lake ingest` if they are missing",
         )
 

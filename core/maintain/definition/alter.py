@@ -309,7 +309,7 @@ def _refuse_compared(table: Table, schema: Schema) -> None:
             raise RefusedError(
                 f"equality deletes compare the column {before.find_column_name(number)}: Iceberg Java would not "
                 "apply them to doubles, and return deleted rows",
-                hint=f"`lake deletes` with {Option.CONVERT} replaces them on a branch; drop tags that have them",
+                hint=f"{Option.CONVERT} replaces them on a branch; drop tags that have them",
             )
 
 

@@ -5,9 +5,9 @@ history. Any engine may expire that snapshot, so each commit to a branch also no
 in a table property of that branch. Only commits that require the branch's head write the property (and expiry,
 which requires all heads), so no writer overwrites another's notes.
 
-A note remains valid after its snapshot was removed from the metadata, unless the snapshot was rolled back: then the
-branch's oldest retained snapshot is not newer than it, an earlier commit found it retained outside the branch's
-history and removed the note, or the newest logged metadata file with the snapshot has it outside that history.
+A note remains valid after its snapshot left the branch's retained history, although a tag may retain it, unless the
+snapshot was rolled back: then the branch's oldest retained snapshot is not newer than it, an earlier commit found
+that and removed the note, or logged metadata files show that it is not an ancestor of this oldest one.
 """
 
 from __future__ import annotations
@@ -100,17 +100,32 @@ class NoteKind:
             return None
         return Note(snapshot_id, number, expired_ms, tuple(rest))
 
-    def marks_of(
-        self, known: Mapping[int, Snapshot], snapshot: Snapshot
-    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield the marks of a snapshot: its own, and those of the snapshot from which it was cherry-picked."""
-        for one in (snapshot, picked_from(known, snapshot)):
-            summary = properties_of(one)
-            yield from self.marks(summary)
-
     def since_ms(self, now_ms: int) -> int | None:
         """Return the time before which a note is too old; None for no such time."""
         return None if self.kept_ms is None else now_ms - self.kept_ms
+
+
+class Marks:
+    """The marks of one kind that the snapshots of a table have.
+
+    A snapshot has those in its summary, and those of the snapshots from which it was cherry-picked. One of these may
+    have expired, so what a commit to a branch noted of a retained snapshot is one of its marks, too.
+    """
+
+    def __init__(self, kind: NoteKind, metadata: TableMetadata) -> None:
+        self._kind = kind
+        self._known = ancestry.snapshots_by_id(metadata)
+        self._noted: dict[int, list[tuple[str, tuple[Any, ...]]]] = {}
+        for branch in kind.branches(metadata):
+            for key, note in kind.notes(metadata, branch).items():
+                self._noted.setdefault(note.snapshot_id, []).append((key, note.value))
+
+    def of(self, snapshot: Snapshot) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield the id and the value of each mark of a snapshot; a noted id may be that of `key_of`."""
+        for one in with_sources(self._known, snapshot):
+            yield from self._kind.marks(properties_of(one))
+        for number in change_ids(self._known, snapshot) if self._noted else ():
+            yield from self._noted.get(number, ())
 
 
 def changed_notes(
@@ -140,8 +155,9 @@ def changed_notes(
     expired_ids = frozenset(expired)
     after: dict[str, Note] = {}
     known = ancestry.snapshots_by_id(metadata)
+    marks = Marks(kind, metadata)
     for snapshot in reversed(history):
-        for name, value in kind.marks_of(known, snapshot):
+        for name, value in marks.of(snapshot):
             number = snapshot.snapshot_id
             expired_ms = now_ms if number in expired_ids else None
             after[key_of(name)] = Note(number, snapshot.sequence_number or 0, expired_ms, value)
@@ -218,11 +234,11 @@ def noted(
     if not notes:
         return []
     known, history = ancestry.snapshots_by_id(metadata), list(history_of(metadata, branch))
-    picked = {_source_id(snapshot) for snapshot in history}
+    held = {number for snapshot in history for number in change_ids(known, snapshot)}
     return [
         note
         for one, note in notes.items()
-        if note.snapshot_id in picked
+        if note.snapshot_id in held
         or (may_be_held(note, known, history, since_ms) and _was_held(table, branch, one, note))
     ]
 
@@ -231,10 +247,10 @@ def find_mark(
     kind: NoteKind, metadata: TableMetadata, branch: str, name: str
 ) -> tuple[Snapshot, tuple[Any, ...]] | None:
     """Return the newest snapshot of a branch's retained history that has a mark, and the mark's value."""
-    known = ancestry.snapshots_by_id(metadata)
+    marks = Marks(kind, metadata)
     for snapshot in history_of(metadata, branch):
-        for one, value in kind.marks_of(known, snapshot):
-            if one == name:
+        for one, value in marks.of(snapshot):
+            if key_of(one) == key_of(name):
                 return snapshot, value
     return None
 
@@ -249,39 +265,65 @@ def newest_value(kind: NoteKind, table: Table, branch: str, name: str) -> tuple[
 
 
 def _was_held(table: Table, branch: str, noted: str, note: Note) -> bool:
-    """Whether a branch's history contained an expired snapshot that a commit to a branch noted.
+    """Whether a branch's history contained a snapshot that a commit to a branch noted, before a part of it expired.
 
     If unknown, the answer is yes for the branch itself: a load that is not repeated is reported, whereas
     duplicate rows are not noticed.
     """
-    same = noted == branch or branch in joined(table.metadata, frozenset({noted}))
-    before = _before_expiry(table, note)
-    if before is None:
-        return same
-    histories = (history_of(before, name) for name in {branch, *([noted] if same else [])})
-    return any(item.snapshot_id == note.snapshot_id for history in histories for item in history)
+    *_, oldest = history_of(table.metadata, branch)
+    found = _descends(table, oldest, note)
+    if found is not None:
+        return found
+    return noted == branch or branch in joined(table.metadata, frozenset({noted}))
 
 
-def _before_expiry(table: Table, note: Note) -> TableMetadata | None:
-    """Return the newest metadata in the log that has a note's snapshot; None if it is not found."""
-    log = table.metadata.metadata_log
+def _descends(table: Table, oldest: Snapshot, note: Note) -> bool | None:
+    """Whether the expired ancestors of a snapshot contain that of a note; None if the metadata log does not show it.
+
+    A branch may have been moved since, so the metadata is searched for ancestors, not for branches.
+    """
+    log = [entry.metadata_file for entry in table.metadata.metadata_log]
+    while (first := _first_with(table, log, oldest.snapshot_id)) is not None:
+        place, metadata = first
+        history = list(ancestry.ancestors(metadata, oldest.snapshot_id))
+        if any(item.snapshot_id == note.snapshot_id for item in history):
+            return True
+        if not _is_cut(note, ancestry.snapshots_by_id(metadata), history):
+            return False
+        # The ancestors of the oldest of these had expired when the newest of these was committed.
+        oldest, log = history[-1], log[:place]
+    # The commit of the oldest one is seen if the metadata before it is; some expiries remove parent ids later.
+    is_seen = bool(log) and _readable(table, log[-1]) is not None
+    return False if is_seen and oldest.parent_snapshot_id is None else None
+
+
+def _first_with(
+    table: Table, log: Sequence[str], snapshot_id: int
+) -> tuple[int, TableMetadata] | None:
+    """Return the first metadata with a snapshot, which has most ancestors, and its place; None if there is none.
+
+    Args:
+        table: the table.
+        log: the metadata files, the oldest first; from the commit of the snapshot on, they have it.
+        snapshot_id: the snapshot.
+    """
     found, low, high = None, 0, len(log)
-    # Without sequence numbers (version 1), metadata cannot be ordered relative to the snapshot.
-    while note.sequence_number and low < high:
+    while low < high:
         middle = (low + high) // 2
-        try:
-            metadata = read_metadata(table.storage, log[middle].metadata_file)
-        except (LakeError, ValueError):
-            # Old metadata files may have been deleted, the oldest first.
-            low = middle + 1
-            continue
-        if metadata.snapshot_by_id(note.snapshot_id) is not None:
-            found, low = metadata, middle + 1
-        elif getattr(metadata, "last_sequence_number", 0) < note.sequence_number:
-            low = middle + 1
+        metadata = _readable(table, log[middle])
+        # Old metadata files may have been deleted, the oldest first.
+        if metadata is not None and metadata.snapshot_by_id(snapshot_id) is not None:
+            found, high = (middle, metadata), middle
         else:
-            high = middle
+            low = middle + 1
     return found
+
+
+def _readable(table: Table, place: str) -> TableMetadata | None:
+    try:
+        return read_metadata(table.storage, place)
+    except (LakeError, ValueError):
+        return None
 
 
 def _inherited(kind: NoteKind, metadata: TableMetadata, branch: str) -> dict[str, Note]:
@@ -299,14 +341,24 @@ def may_be_held(
     history: Sequence[Snapshot],
     since_ms: int | None,
 ) -> bool:
-    """Whether a note's snapshot, which is not in a branch's retained history, may be older than it."""
-    if note.snapshot_id in known or not history:
+    """Whether a note's snapshot, which is not in a branch's retained history, may be older than it.
+
+    A tag or another branch may retain the snapshot.
+    """
+    if not history:
         return False
     if since_ms is not None and note.expired_ms is not None and note.expired_ms <= since_ms:
         return False
-    oldest = history[-1].sequence_number or 0
+    return _is_cut(note, known, history)
+
+
+def _is_cut(note: Note, known: Mapping[int, Snapshot], history: Sequence[Snapshot]) -> bool:
+    """Whether a branch's retained history is newer than a note's snapshot."""
+    oldest, snapshot = history[-1], known.get(note.snapshot_id)
+    if oldest.sequence_number:
+        return note.sequence_number < oldest.sequence_number  # check: rolled-back-runs
     # Version 1 does not have sequence numbers.
-    return not oldest or note.sequence_number < oldest  # check: rolled-back-runs
+    return snapshot is None or snapshot.timestamp_ms < oldest.timestamp_ms
 
 
 def _age(note: Note) -> tuple[int, int]:
@@ -362,10 +414,20 @@ def history_of(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
     return ancestry.ancestors(metadata, head)
 
 
-def picked_from(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Snapshot | None:
-    """Return the retained snapshot from which a snapshot was cherry-picked; None if it was not."""
-    number = _source_id(snapshot)
-    return None if number is None else known.get(number)
+def with_sources(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Iterator[Snapshot]:
+    """Yield a snapshot, the retained one from which it was cherry-picked, the one from which that was, and so on."""
+    seen: set[int] = set()
+    one: Snapshot | None = snapshot
+    while one is not None and one.snapshot_id not in seen:
+        seen.add(one.snapshot_id)
+        yield one
+        one = known.get(_source_id(one) or 0)
+
+
+def change_ids(known: Mapping[int, Snapshot], snapshot: Snapshot) -> set[int]:
+    """Return the ids of the snapshots that contain one change: `with_sources`, and the last one's source."""
+    chain = list(with_sources(known, snapshot))
+    return {*(one.snapshot_id for one in chain), *filter(None, (_source_id(chain[-1]),))}
 
 
 def _source_id(snapshot: Snapshot) -> int | None:

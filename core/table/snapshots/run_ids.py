@@ -19,7 +19,7 @@ from lake.core.table.snapshots.branch_notes import (
     joined,
     json_object,
     noted,
-    picked_from,
+    with_sources,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def find_on_branch(
         return None
     known = ancestry.snapshots_by_id(metadata)
     for snapshot in history_of(metadata, branch):
-        for one in (snapshot, picked_from(known, snapshot)):
+        for one in with_sources(known, snapshot):
             summary = properties_of(one)
             if all(_shows(summary, key, value) for key, value in wanted.items()):
                 return snapshot

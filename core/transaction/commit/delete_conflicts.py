@@ -124,8 +124,8 @@ def _check_targets(added: Sequence[pa.Table]) -> None:
     if twice := [path for path, count in Counter(_vectors(added)).items() if count > 1]:
         raise RefusedError(
             f"the table lists the data file {min(twice)} several times, and can have one deletion vector for it only",
-            hint=f"`lake check` with {Option.REPAIR} duplicate-files removes the other entries; `lake compact` with "
-            f"{Option.REWRITE_ALL} keeps their rows, in files of their own",
+            hint=f"{Option.REPAIR} duplicate-files removes the other entries; {Option.REWRITE_ALL} keeps their rows, "
+            "in files of their own",
         )
 
 

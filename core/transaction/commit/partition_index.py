@@ -140,8 +140,7 @@ def refuse_rows_elsewhere(
             raise RefusedError(
                 f"{found.num_rows:,} files of another partition spec ({spec_id}) may have rows of the partitions, "
                 f"e.g. {found['file_path'][0].as_py()}: those rows would stay beside the new ones",
-                hint=f"`lake compact` with {Option.OLD_SPECS} rewrites such files; {Option.OVERWRITE_WHERE} replaces "
-                "rows in all files",
+                hint=f"{Option.OLD_SPECS} rewrites such files; {Option.OVERWRITE_WHERE} replaces rows in all files",
             )
 
 
