@@ -99,9 +99,7 @@ def compare(options: Any, store: s3_gateway.Gateway, endpoint: str) -> None:
         folder = options.folder
         turns: dict[str, Callable[[list[str]], Run]] = {
             "lake": lambda names: lake(folder, names),
-            "zamboni": lambda names: zamboni(
-                options.zamboni, folder, server.uri, endpoint, names
-            ),
+            "zamboni": lambda names: zamboni(options.zamboni, folder, server.uri, endpoint, names),
         }
         seconds: dict[str, list[float]] = {name: [] for name in turns}
         for number in range(options.rounds):
