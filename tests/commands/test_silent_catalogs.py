@@ -235,3 +235,14 @@ def test_a_commit_that_is_not_answered_is_unknown_after_a_stop_signal_and_remove
     assert server.changes == 1
     assert len(set(tmp_path.rglob("*.parquet")) - before) == 1
     assert not list(tmp_path.rglob("lake.lock"))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_after_a_commit_that_is_not_answered_a_stop_signal_ends_the_round(
+    tables: dict[str, Path], tmp_path: Path, jobs: int
+) -> None:
+    with running(_Server("POST", "/tables/t", 0, tables)) as server:
+        code, printed = stopped(server, tmp_path, *maintained(tmp_path, "--jobs", jobs))
+
+    assert (code, server.changes) == (143, jobs), printed
+    assert "did not confirm the commit" in printed

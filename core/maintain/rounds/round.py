@@ -273,6 +273,8 @@ class _TableWork:
         now: Candidate | None = seen
         # It may have been seen hours ago, and another run may have done the work.
         if is_due and not self.session.has_ended:
+            # After a stop that came too late for a commit, a silent catalog would count as a failure of the table.
+            self.session.interrupts.checkpoint()
             now = self._seen(seen.table)
             if now is None and self._is_gone(seen.table):
                 due = self.round.due_of(seen.table)

@@ -295,7 +295,10 @@ def _failed(error: Exception, what: str, catalog: Opened | None) -> LakeError:
     if isinstance(error, TimeoutError) or _TIMED_OUT.search(text):
         is_silent = isinstance(error, TimeoutError) or _SILENT.search(text)
         kind = SilentError if is_silent else TimedOutError
-        return kind(f"opening {what} took too long: {first_line(error)}")
+        return kind(
+            f"opening {what} took too long: {first_line(error)}",
+            hint="run the command again when the server answers",
+        )
     if _UNAUTHORISED.search(text):
         return _refused(error, what, catalog)
     return _not_configured(error, text, what, catalog)

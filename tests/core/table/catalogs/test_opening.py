@@ -28,7 +28,13 @@ from cryptography.x509.oid import NameOID
 from sqlalchemy.exc import OperationalError
 from support.cli.command_line import CommandLine, Result
 
-from lake.core.base.errors import BadInputError, LakeError, NotAuthorisedError, TimedOutError
+from lake.core.base.errors import (
+    BadInputError,
+    LakeError,
+    NotAuthorisedError,
+    SilentError,
+    TimedOutError,
+)
 from lake.core.table.catalogs import rest
 from lake.core.table.catalogs.errors import catalog_errors
 
@@ -45,7 +51,7 @@ def refused(code: str) -> Exception:
         (botocore.PartialCredentialsError(provider="env", cred_var="x"), NotAuthorisedError),
         (botocore.UnauthorizedSSOTokenError(), NotAuthorisedError),
         (botocore.EndpointConnectionError(endpoint_url="https://x"), TimedOutError),
-        (botocore.ConnectTimeoutError(endpoint_url="https://x"), TimedOutError),
+        (botocore.ConnectTimeoutError(endpoint_url="https://x"), SilentError),
         (refused("AccessDeniedException"), NotAuthorisedError),
         (refused("ExpiredTokenException"), NotAuthorisedError),
         (refused("UnrecognizedClientException"), NotAuthorisedError),
