@@ -150,9 +150,7 @@ def test_names_that_engines_may_confuse_cause_a_warning(
 def test_a_field_of_a_struct_with_a_dot_in_its_name_is_a_partition_column(
     lake: CommandLine, tmp_path: Path, by: str
 ) -> None:
-    rows = [
-        {"id": n, "s": {"http.status": 200 + n % 2, "t": {"a": n, "b": -n}}} for n in range(6)
-    ]
+    rows = [{"id": n, "s": {"http.status": 200 + n % 2, "t": {"a": n, "b": -n}}} for n in range(6)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     pq.write_table(pa.Table.from_pylist(rows[1:2]), tmp_path / "new.parquet")
 
