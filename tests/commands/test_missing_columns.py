@@ -238,3 +238,17 @@ def test_an_append_says_which_columns_were_filled(lake: CommandLine, tmp_path: P
     assert done["plan"]["filled_columns"] == ["note", "part"]
     shown = lake("ingest", "db.t", source).stdout
     assert "note and part are NULL: the source lacks them" in " ".join(shown.split()), shown
+
+
+def test_a_key_whose_name_has_a_dot_is_not_a_part_of_another_column(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    pq.write_table(pa.table({"a": [1], "a.b": [10], "v": ["x"]}), old)
+    pq.write_table(pa.table({"a.b": [10], "v": ["y"]}), new)
+    lake.ok("ingest", "db.dots", old, "--create")
+
+    refused = lake("--json", "ingest", "db.dots", new, "--upsert", "--key", "a.b")
+
+    assert refused.exit_code == 7
+    assert lake.rows("db.dots") == [{"a": 1, "a.b": 10, "v": "x"}]

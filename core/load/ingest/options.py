@@ -16,6 +16,7 @@ from lake.core.base.options import Option
 from lake.core.data.sources.acceptance import NeededColumns
 from lake.core.data.sources.text_format import AS_SHOWN, TextFormat
 from lake.core.spec.properties.table_properties import DISTRIBUTIONS
+from lake.core.spec.types.arrow_schema import field_path, find_id
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles
 from lake.core.table.snapshots.streams import QueryEpoch, StreamEpoch
@@ -60,7 +61,9 @@ class Needs:
         key = self.key or [
             str(schema.find_column_name(item)) for item in schema.identifier_field_ids
         ]
-        others = {self.sequence, *(name.partition(".")[0] for name in key), *key}
+        ids = [column for name in key if (column := find_id(schema, name)) is not None]
+        paths = [field_path(schema, column) for column in ids]
+        others = {self.sequence, *(path[0].name for path in paths if path)}
         return NeededColumns(
             names=tuple(name for name in names if name not in others),
             kinds=self.kinds,
