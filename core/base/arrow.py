@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -28,6 +29,14 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def struct_field(column: Any, name: str) -> Any:
+    """Return a field of structs; NULL where the struct is.
+
+    PyArrow would take a name that begins with a dot for a path to another field.
+    """
+    return pc.struct_field(column, [column.type.get_field_index(name)])
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -164,3 +164,29 @@ def test_a_field_of_a_struct_with_a_dot_in_its_name_is_a_partition_column(
     assert lake.ok("delete", "db.t", "--where", "s.http.status = 200")["result"]["rows"] == 3
     assert [row["id"] for row in lake.rows(by="id")] == [1, 3, 5]
     assert lake.ok("check", "db.t", "--deep")["result"]["errors"] == 0
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_a_field_of_a_struct_may_be_named_like_a_path_to_another(
+    lake: CommandLine, tmp_path: Path, kind: str
+) -> None:
+    row = {"id": 1, "s": {".x": 1.5, "x": float("nan")}}
+    source = parquet(tmp_path, pa.Table.from_pylist([row]))
+
+    lake.ok("ingest", "db.t", source, "--create", "--property", f"write.format.default={kind}")
+
+    found = lake.scanned("--where", 's.".x" = 1.5')
+    assert found == [{"id": 1, "s": {".x": 1.5, "x": "NaN"}}]
+
+
+def test_values_of_such_a_field_are_not_those_of_the_other(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    row = {"id": 1, "s": {".x": "2026-01-01", "x": "2026-02-02"}}
+    source = tmp_path / "rows.json"
+    source.write_text(json.dumps(row))
+    lake.ok("create", "db.t", "id long", "s struct<`.x`: date, x: date>")
+
+    lake.ok("ingest", "db.t", source)
+
+    assert lake.scanned() == [row]

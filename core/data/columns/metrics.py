@@ -40,6 +40,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lake.core.base.arrow import struct_field
 from lake.core.spec.properties.table_properties import (
     METRICS_DEFAULT,
     METRICS_INFERRED,
@@ -290,5 +291,5 @@ class NanCounter:
         for leaf in self._leaves:
             column = batch.column(leaf.path[0])
             for name in leaf.path[1:]:
-                column = pc.struct_field(column, name)
+                column = struct_field(column, name)
             self.counts[leaf.field_id] += pc.sum(pc.is_nan(column)).as_py() or 0

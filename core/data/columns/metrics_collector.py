@@ -26,6 +26,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lake.core.base.arrow import struct_field
 from lake.core.data.columns.metrics import Metrics, Mode, container_mode, encode_ordered, modes
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class _Column:
 def _values_of(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
     column = table.column(path[0])
     for name in path[1:]:
-        column = pc.struct_field(column, name)
+        column = struct_field(column, name)
     return column
 
 

@@ -40,6 +40,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lake.core.base.arrow import struct_field
 from lake.core.base.errors import BadInputError
 from lake.core.base.options import Option
 from lake.core.data.columns.defaults import write_column
@@ -137,7 +138,7 @@ def _struct(column: pa.Array, kind: StructType, context: ValueContext) -> pa.Arr
     # A NULL struct has no fields, whatever its children contain there.
     parts = [
         from_text(
-            pc.struct_field(column, item.name),
+            struct_field(column, item.name),
             item.field_type,
             context.inside(item.name, counted=True),
         )
