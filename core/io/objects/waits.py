@@ -5,8 +5,8 @@ all threads of a pool. So each request is made by a thread that nothing waits fo
 only as long as the command is not stopped. After the stop, an answer has a short time: that of a write decides
 whether there is a file to remove. Then the store counts as silent, and nothing more is asked of it.
 
-Threads that only read, for which nothing waits either, make their requests themselves: where thousands of small files
-are read, handing them over takes as long as they do. What takes the results of these threads looks for the stop.
+Threads that only read, for which nothing waits either, make their requests themselves: on a busy machine, handing
+thousands of them over takes as long as the answers. What takes the results of these threads looks for the stop.
 """
 
 from __future__ import annotations
