@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from importlib.abc import MetaPathFinder
 from typing import Any
 
@@ -37,6 +38,11 @@ def struct_field(column: Any, name: str) -> Any:
     PyArrow would take a name that begins with a dot for a path to another field.
     """
     return pc.struct_field(column, [column.type.get_field_index(name)])
+
+
+def nested_field(column: Any, names: Iterable[str]) -> Any:
+    """Return a field inside structs by the names below the column; NULL where one of the structs is."""
+    return reduce(struct_field, names, column)
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 from lake.core.io.objects.waits import answer_of, only_read
 
@@ -17,15 +17,8 @@ _T = TypeVar("_T")
 _Result = TypeVar("_Result")
 
 
-class _Pool(Protocol):
-    """Threads."""
-
-    def submit(self, work: Callable[[_T], _Result], item: _T, /) -> Future[_Result]:
-        """Let a thread do work."""
-
-
 def ahead(
-    pool: _Pool,
+    pool: ThreadPoolExecutor | ReadingThreads,
     work: Callable[[_T], _Result],
     items: Iterable[_T],
     most: int,

@@ -40,7 +40,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.base.arrow import struct_field
+from lake.core.base.arrow import nested_field
 from lake.core.spec.properties.table_properties import (
     METRICS_DEFAULT,
     METRICS_INFERRED,
@@ -289,7 +289,5 @@ class NanCounter:
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Count the NaN values of a batch."""
         for leaf in self._leaves:
-            column = batch.column(leaf.path[0])
-            for name in leaf.path[1:]:
-                column = struct_field(column, name)
+            column = nested_field(batch.column(leaf.path[0]), leaf.path[1:])
             self.counts[leaf.field_id] += pc.sum(pc.is_nan(column)).as_py() or 0

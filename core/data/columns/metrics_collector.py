@@ -26,7 +26,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.base.arrow import struct_field
+from lake.core.base.arrow import nested_field
 from lake.core.data.columns.metrics import Metrics, Mode, container_mode, encode_ordered, modes
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class ColumnMetrics:
     def add(self, table: pa.Table) -> None:
         """Add rows."""
         for column in self._columns:
-            column.add(_values_of(table, column.column.path))
+            top, *below = column.column.path
+            column.add(nested_field(table.column(top), below))
 
     def metrics(self) -> Metrics:
         """Return the metrics according to the columns' modes."""
@@ -145,13 +146,6 @@ class _Column:
             found.lower_bounds[number] = lower
         if upper is not None:
             found.upper_bounds[number] = upper
-
-
-def _values_of(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
-    column = table.column(path[0])
-    for name in path[1:]:
-        column = struct_field(column, name)
-    return column
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:

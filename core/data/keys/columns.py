@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
+from lake.core.base.arrow import nested_field
 from lake.core.base.errors import CorruptFileError
 from lake.core.spec.types.arrow_schema import field_path
 
@@ -31,9 +32,7 @@ class KeyColumn:
 
     def of(self, column: pa.Array) -> pa.Array:
         """Return the compared field's values in a top-level column; NULL where a parent struct is NULL."""
-        for item in self.path[1:]:
-            column = column.flatten()[column.type.get_field_index(item.name)]
-        return column
+        return nested_field(column, (item.name for item in self.path[1:]))
 
 
 def key_schema(ids: Iterable[int], schemas: Sequence[Schema]) -> Schema:

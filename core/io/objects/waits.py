@@ -145,7 +145,7 @@ def answer_of(future: Future[_T]) -> _T:
     """Wait for the result of a thread that only reads; after a stop there is little time for it.
 
     Raises:
-        TimedOutError: the command was stopped, and there is no result.
+        TimedOutError: the command was stopped before the result came.
     """
     while not STOPPED.is_set():
         if _has_ended(future, _LOOK_SECONDS):

@@ -7,7 +7,7 @@ reader would spend most of its time on waiting for them one after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Protocol, TypeVar, cast
 
 from lake.core.io.storage.storage import Storage
@@ -48,21 +48,16 @@ def each_opened(
         LakeError: a file cannot be opened; those in front of it were yielded.
     """
     rest = iter(items)
-    for first in rest:
-        if storage.s3(file_of(first).path) is None:
-            yield first
-            yield from rest
-        else:
-            yield from _opened(storage, chain([first], rest), file_of)
+    first = list(islice(rest, 1))
+    every = chain(first, rest)
+    if not first or storage.s3(file_of(first[0]).path) is None:
+        yield from every
+        return
 
-
-def _opened(
-    storage: Storage, items: Iterable[_T], file_of: Callable[[_T], _Stored]
-) -> Iterator[_T]:
     def opened(item: _T) -> tuple[_T, Any]:
         file = file_of(item)
         return item, storage.open_input(file.path, size=file.size_bytes)
 
-    for item, source in looked_up(opened, items, _THREADS):
+    for item, source in looked_up(opened, every, _THREADS):
         with storage.holding(file_of(item).path, source):
             yield item

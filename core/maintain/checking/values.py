@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.types import DoubleType, FloatType, StringType, UnknownType, UUIDType
 
-from lake.core.base.arrow import one_array, struct_field
+from lake.core.base.arrow import nested_field, one_array
 from lake.core.base.errors import BadInputError, RefusedError
 from lake.core.data.columns.metrics import Metrics, Mode
 from lake.core.data.columns.metrics_collector import ColumnMetrics, Counted, nested_columns
@@ -210,9 +210,7 @@ def _column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.Array |
     if path is None or path[0].name not in batch.schema.names:
         return None
     column = batch.column(path[0].name)
-    for item in path[1:]:
-        column = struct_field(column, item.name)
-    return one_array(column)
+    return one_array(nested_field(column, (item.name for item in path[1:])))
 
 
 def _delete_file(file: DataFile) -> DeleteFile:

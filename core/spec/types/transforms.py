@@ -34,7 +34,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import nested_field, one_array
 from lake.core.base.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.spec.types.arrow_schema import field_path
 from lake.core.spec.types.single_values import (
@@ -255,11 +255,7 @@ def source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.A
         )
     if batch.schema.get_field_index(name) >= 0:
         return batch.column(name)
-    column = batch.column(path[0].name)
-    for item in path[1:]:
-        # flatten() applies the parent's nulls to its children; field() does not.
-        column = column.flatten()[column.type.get_field_index(item.name)]
-    return column
+    return nested_field(batch.column(path[0].name), (item.name for item in path[1:]))
 
 
 def _microseconds(column: pa.Array) -> pa.Array:

@@ -92,7 +92,7 @@ class _Client:
         """Make a request and return its answer.
 
         Raises:
-            ReadTimeoutError: the command was stopped, and there is no answer.
+            ReadTimeoutError: the command was stopped before the answer came.
         """
         address = self._reading.meta.endpoint_url
         try:
