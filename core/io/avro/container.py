@@ -64,8 +64,10 @@ AVRO_LEVELS = {
 _SEAL, _SEALED = "lake.sync-marker", "sha256"
 # Compresses manifests to within 1.5 % of zlib's level 9 in an eighth of its time.
 _DEFLATE_LEVEL = 5
-# Few blocks inflate to a larger multiple. libdeflate needs the room for all bytes in advance.
-_USUAL_RATIO = 16
+# libdeflate needs the room for all bytes in advance, and room that is not used takes time too. So a block is tried
+# with small multiples of its size first. Those that were too small are not tried again; few blocks need more than
+# the last.
+_RATIOS = [4, 8, 16]
 
 
 class Block(NamedTuple):
@@ -404,6 +406,20 @@ class Cursor:
         self._at = end
         return piece
 
+    def sized(self) -> bytes:
+        """Return the next bytes, before which is their number.
+
+        Raises:
+            CorruptFileError: fewer are left, or their number is not valid.
+        """
+        # A header has 30 of these: this inlines `long` and `take`.
+        length, at = long_at(self._data, self._at, self.name)
+        end = at + length
+        if length < 0 or end > len(self._data):
+            raise CorruptFileError(f"{self.name} is cut short or damaged at byte {at}")
+        self._at = end
+        return bytes(self._data[at:end])
+
     def long(self) -> int:
         """Return the next integer.
 
@@ -449,7 +465,7 @@ def _read_header(cursor: Cursor) -> dict[str, bytes]:
             count = -count
             cursor.long()
         for _ in range(count):
-            key, value = (bytes(cursor.take(cursor.long())) for _ in range(2))
+            key, value = cursor.sized(), cursor.sized()
             size += len(key) + len(value)
             if size > MAX_HEADER_BYTES:
                 raise CorruptFileError(f"{cursor.name}: a header of more than {size} bytes")
@@ -480,18 +496,22 @@ def _too_many_bytes(name: str) -> CorruptFileError:
 
 def _inflate_deflate(packed: memoryview, limit: int) -> Bytes:
     # A block of one object compresses less than one of many, and its room takes a part of the time.
-    usual = _USUAL_RATIO * len(packed) if len(packed) > _ONE_OBJECT_BYTES else _SMALL_BLOCK_BYTES
-    room = min(limit + 1, usual)
-    try:
-        return deflate_decompress(packed, room)
-    except DeflateError:
-        # It inflates to more bytes than that, or it is damaged: libdeflate does not report which.
-        pass
+    is_small = len(packed) <= _ONE_OBJECT_BYTES
+    for ratio in _RATIOS[:1] if is_small else tuple(_RATIOS):
+        room = _SMALL_BLOCK_BYTES if is_small else ratio * len(packed)
+        try:
+            block = deflate_decompress(packed, min(limit + 1, room))
+        except DeflateError:
+            # It inflates to more bytes than that, or it is damaged: libdeflate does not report which.
+            continue
+        if ratio > _RATIOS[0]:
+            _RATIOS[:] = [other for other in _RATIOS if other >= ratio]
+        return block
     machine = zlib.decompressobj(-zlib.MAX_WBITS)
-    block = machine.decompress(packed, limit + 1)
-    if len(block) <= limit and not machine.eof:
+    whole = machine.decompress(packed, limit + 1)
+    if len(whole) <= limit and not machine.eof:
         raise ValueError("the block is cut short")
-    return block
+    return whole
 
 
 def _inflate_zstandard(packed: memoryview, limit: int) -> bytes:

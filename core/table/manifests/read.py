@@ -53,7 +53,9 @@ _ENTRY_BYTES = 100
 # Less than the 32-bit offsets of strings in one batch can address.
 _DECODED_BYTES = 256 * 1024 * 1024
 _COUNTS = tuple(f"{name}_files_count" for name in ("added", "existing", "deleted"))
-_FETCH_THREADS = 64
+# Threads that read files ahead: from a store, whose answers take long, and from a disk, where more of them only wait
+# for one another.
+_FETCH_THREADS, _DISK_THREADS = 64, 4
 _LISTS_AT_ONCE = 256
 # At most this number of files is read by one thread, if they are on a disk: to start another one takes longer.
 _FEW = 16
@@ -151,7 +153,7 @@ def read_list_additions(
         NotFoundError: a list does not exist.
     """
     chain = _Chain()
-    with ReadingThreads(_FETCH_THREADS) as fetchers:
+    with _fetchers(locations) as fetchers:
         for batch in runs(locations, lambda _: 1, _LISTS_AT_ONCE):
             try:
                 found = _additions(fetchers, storage, batch, chain)
@@ -195,6 +197,12 @@ def _additions(
     additions = ListAdditions(batch, inherited, sizes, _decoded_in_order(rests))
     chain.names = _checked_names(additions, chain.names)
     return additions
+
+
+def _fetchers(places: Sequence[str]) -> ReadingThreads:
+    """Return threads that read files of a table, all of which are usually where the first one is."""
+    on_disk = bool(places) and locations.parse(places[0]).is_local
+    return ReadingThreads(_DISK_THREADS if on_disk else _FETCH_THREADS)
 
 
 def _are_few(places: Sequence[str]) -> bool:
@@ -379,7 +387,7 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
     weights = [weight_of(row) for row in rows]
     # With room for one more: otherwise what remains is read after all others, by one thread.
     share = sum(weights) // workers + max(weights, default=0) + 1
-    windows = runs(rows, weight_of, min(_WINDOW_BYTES, max(_SHARED_BYTES, share)))
+    windows = list(runs(rows, weight_of, min(_WINDOW_BYTES, max(_SHARED_BYTES, share))))
     choosing = Lock()
     wanted = _wanted(columns)
 
@@ -427,13 +435,13 @@ def stream_manifests(
     def read(opened: Sequence[Opened]) -> Iterator[tuple[int, pa.Table]]:
         return _read_window(opened, metadata, wanted, live_only=live_only, fields=None)
 
-    windows = runs(manifests.to_pylist(), weight_of, _STREAMED_BYTES)
+    windows = list(runs(manifests.to_pylist(), weight_of, _STREAMED_BYTES))
     yield from _in_threads(storage, windows, read, os.cpu_count() or 1, releases=False)
 
 
 def _in_threads(
     storage: Storage,
-    windows: Iterable[list[Manifest]],
+    windows: Sequence[list[Manifest]],
     read: Callable[[Sequence[Opened]], Iterator[tuple[int, pa.Table]]],
     workers: int,
     *,
@@ -443,7 +451,7 @@ def _in_threads(
     """Yield the entries of windows of manifests in their order; threads read and decode some of them ahead."""
     if releases:
         release_memory()
-    with ReadingThreads(_FETCH_THREADS) as fetchers:
+    with _fetchers([row["manifest_path"] for window in windows[:1] for row in window]) as fetchers:
 
         def work(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
             each = map if _are_few([row["manifest_path"] for row in window]) else fetchers.map

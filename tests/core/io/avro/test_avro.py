@@ -340,6 +340,16 @@ def test_a_deflate_stream_that_is_cut_short_is_refused_in_small_and_large_blocks
         read_container(cut, name="x")
 
 
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1_100, 5_000)), min_size=1, max_size=8))
+def test_blocks_that_inflate_to_any_multiple_of_their_size_are_read_in_any_order(
+    blocks: list[tuple[int, int]],
+) -> None:
+    data = [random.Random(size).randbytes(size) * copies for copies, size in blocks]
+    container = write_container({"type": "bytes"}, [Block(1, one) for one in data], metadata={})
+    found = read_container(container, name="f")
+    assert b"".join(bytes(block.data) for block in found.blocks) == b"".join(data)
+
+
 @given(st.integers(-(2**63), 2**63 - 1) | st.integers(-9000, 9000), st.binary(max_size=3))
 def test_an_integer_is_read_as_it_was_written_whatever_follows_it(value: int, rest: bytes) -> None:
     cursor = Cursor(encode_long(value) + rest, "x")
