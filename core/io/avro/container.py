@@ -68,6 +68,7 @@ _DEFLATE_LEVEL = 5
 # with small multiples of its size first. Those that were too small are not tried again; few blocks need more than
 # the last.
 _RATIOS = [4, 8, 16]
+_ROOM_OF_ONE = [_SMALL_BLOCK_BYTES]
 
 
 class Block(NamedTuple):
@@ -495,17 +496,17 @@ def _too_many_bytes(name: str) -> CorruptFileError:
 
 
 def _inflate_deflate(packed: memoryview, limit: int) -> Bytes:
-    # A block of one object compresses less than one of many, and its room takes a part of the time.
-    is_small = len(packed) <= _ONE_OBJECT_BYTES
-    for ratio in _RATIOS[:1] if is_small else tuple(_RATIOS):
-        room = _SMALL_BLOCK_BYTES if is_small else ratio * len(packed)
+    # A block of one object compresses less than one of many.
+    size = len(packed)
+    rooms = [ratio * size for ratio in _RATIOS] if size > _ONE_OBJECT_BYTES else _ROOM_OF_ONE
+    for room in rooms:
         try:
             block = deflate_decompress(packed, min(limit + 1, room))
         except DeflateError:
             # It inflates to more bytes than that, or it is damaged: libdeflate does not report which.
             continue
-        if ratio > _RATIOS[0]:
-            _RATIOS[:] = [other for other in _RATIOS if other >= ratio]
+        if room > rooms[0]:
+            _RATIOS[:] = [ratio for ratio in _RATIOS if ratio * size >= room]
         return block
     machine = zlib.decompressobj(-zlib.MAX_WBITS)
     whole = machine.decompress(packed, limit + 1)
