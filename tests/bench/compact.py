@@ -35,6 +35,8 @@ from shared import java_command, lake_command, parser_of  # noqa: E402
 from support.tables.delete_files import commit_deletes, equality_file, position_file  # noqa: E402
 from support.tables.iceberg_tables import make_table, open_session  # noqa: E402
 
+from lake.core.transaction.session import Session  # noqa: E402
+
 _MONEY = DecimalType(15, 2)
 _COLUMNS = {
     "l_orderkey": LongType(),
@@ -168,12 +170,16 @@ def _comments(rng: Any, rows: int) -> pa.Array:
 
 def make_files(warehouse: Path, files: int, rows: int) -> None:
     """Make ``db.t`` with the given number of files, committed as one append."""
+    make_table(warehouse, schema=SCHEMA)
+    fill(open_session(warehouse), files, rows)
+
+
+def fill(session: Session, files: int, rows: int) -> None:
+    """Append the given number of files to ``db.t`` by one commit."""
     from lake.core.data.rows.writer import WriteSettings, open_writer
     from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
     from lake.core.transaction.commit.operations import AppendFiles
 
-    make_table(warehouse, schema=SCHEMA)
-    session = open_session(warehouse)
     table = session.table("db.t")
     operation = session.ids.uuid()
     settings = WriteSettings.of(table, operation)
