@@ -50,6 +50,8 @@ def run() -> int:
     import gc  # noqa: PLC0415
 
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
+    # NumPy would start a thread for each processor, which waits busily for algebra that no command has.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from lake.cli.main import main  # noqa: PLC0415 - takes a while
 
     codes.append(main(early=_EARLY, since=_BEGUN))

@@ -45,6 +45,26 @@ def test_help_imports_no_library_for_data() -> None:
         assert HEAVY.isdisjoint(modules), words
 
 
+THREADS = """
+import os, sys
+sys.argv = ["lake", "--version"]
+from lake.cli.__main__ import run
+run()
+before = len(os.listdir("/proc/self/task"))
+import numpy
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted on Linux")
+def test_a_command_starts_no_threads_for_algebra() -> None:
+    without = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True, env=without
+    )
+    assert done.stdout.splitlines()[-1] == "0"
+
+
 @pytest.mark.parametrize("verb", ["compact", "ingest", "snapshots"])
 def test_a_configuration_that_pyiceberg_cannot_load_is_refused_by_a_fresh_process(
     tmp_path: Path, verb: str
