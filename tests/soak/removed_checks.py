@@ -57,6 +57,7 @@ _ENTRIES = "tests/commands/test_table_entries.py"
 _GLUE = "tests/services/test_glue.py"
 _CHERRY_PICK = "tests/commands/test_cherry_pick.py"
 _REF = "tests/commands/test_ref.py"
+_BRANCHES = "tests/commands/test_branches.py"
 _ROLLBACK = "tests/commands/test_rollback.py"
 _MISSING = "tests/commands/test_missing_columns.py"
 _TWO_CATALOGS = "tests/commands/test_two_catalogs.py"
@@ -198,6 +199,7 @@ CHECKS = (
     _check("run-ids-of-expired", becomes("notes = {}"), _RUN_IDS, _INGEST),
     _check("expiry-times-of-runs", never, _RUN_IDS),
     _check("rolled-back-runs", always, _RUN_IDS),
+    _check("left-runs", never, _BRANCHES),
     _check("statistics-before-expiry", removed, _EXPIRE_FILES),
     _check("links-to-files", becomes("return held"), _EXPIRE_FILES),
     _check("links-to-folders", instead("links < _MAX_LINKS", "False"), _EXPIRE_FILES),

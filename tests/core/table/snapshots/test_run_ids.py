@@ -40,6 +40,7 @@ from lake.core.transaction.commit.guards import RunGuard
 from lake.core.transaction.commit.operations import AppendFiles
 
 DAY_MS = 24 * 3_600_000
+FURTHER = f"{RUN_IDS}-further"
 
 
 class RunTable(TableHarness):
@@ -78,6 +79,11 @@ class RunTable(TableHarness):
     def has(self, run_id: str, branch: str = "main") -> bool:
         since_ms = self.clock.now - 30 * DAY_MS
         return has_run(self.table, branch, run_id, since_ms)
+
+
+def rolled_back(harness: RunTable, run_id: str, target: int) -> None:
+    harness.run(run_id)
+    harness.pyiceberg.manage_snapshots().rollback_to_snapshot(target).commit()
 
 
 @pytest.fixture
@@ -340,6 +346,61 @@ def test_the_number_of_notes_is_bounded(harness: RunTable) -> None:
     assert harness.has("last")
     assert harness.has("first")
     assert len(harness.table.properties[RUN_IDS]) < 60 * MAX_NOTED
+
+
+def test_what_a_later_version_noted_of_runs_that_were_rolled_back_is_kept(
+    harness: RunTable,
+) -> None:
+    first = harness.run("r1")
+    unknown = {"a": {"b": 1}, "c": [1, "x", None, 3], "d": 5, "e": [], "f@1": [1, 1, None, "x"]}
+    with harness.pyiceberg.transaction() as changing:
+        changing.set_properties({FURTHER: json.dumps(unknown)})
+    rolled_back(harness, "r2", first.snapshot_id)
+    harness.run("r3")
+
+    found = json.loads(harness.table.properties[FURTHER])
+    (mine,) = found.keys() - unknown.keys()
+    assert {key: found[key] for key in unknown} == unknown
+    assert mine == f"r2@{found[mine][0]}"
+    assert found[mine][1:] == [2, None, 3]
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", "3"])
+def test_further_notes_that_cannot_be_read_stop_no_commit(harness: RunTable, text: str) -> None:
+    first = harness.run("r1")
+    with harness.pyiceberg.transaction() as changing:
+        changing.set_properties({FURTHER: text, f"{FURTHER}.gone": text})
+    rolled_back(harness, "r2", first.snapshot_id)
+    harness.run("r3")
+    harness.expire(0.5)
+
+    assert list(harness.notes) == ["r1", "r3"]
+    assert f"{FURTHER}.gone" not in harness.table.properties
+
+
+def test_the_number_of_further_notes_is_bounded(harness: RunTable) -> None:
+    first = harness.run("r1")
+    rolled_back(harness, "r2", first.snapshot_id)
+    many = {f"r@{number}": [number, 1, None, 3] for number in range(MAX_NOTED)}
+    with harness.pyiceberg.transaction() as changing:
+        changing.set_properties({FURTHER: json.dumps(many)})
+    harness.run("r3")
+
+    found = json.loads(harness.table.properties[FURTHER])
+    assert len(found) == MAX_NOTED // 10
+    assert "r2" in {key.partition("@")[0] for key in found}
+
+
+def test_a_run_that_was_rolled_back_is_forgotten_when_no_ref_can_contain_it(
+    harness: RunTable,
+) -> None:
+    first = harness.run("r1")
+    rolled_back(harness, "r2", first.snapshot_id)
+    harness.run("r3")
+    harness.run("r4")
+    harness.expire(0.5)
+
+    assert json.loads(harness.table.properties[FURTHER]) == {}
 
 
 def test_notes_of_a_branch_that_is_gone_go(harness: RunTable) -> None:
