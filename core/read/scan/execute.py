@@ -129,8 +129,8 @@ class ScanRows:
 
     plan: ScanPlan
 
-    def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
-        """Yield all rows."""
+    def stream(self, noted: Noted, wanted: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows; see `lake.core.read.exports.export.RowSource`."""
         storage, every = self.plan.table.storage, self.plan.found.equality_deletes()
         keys = row_keys(self.shared)
         # Most splits have the same equality deletes.
@@ -143,10 +143,12 @@ class ScanRows:
                     for item in split.slices:
                         yield item, reading, deletes
 
-            for item, reading, deletes in each_opened(storage, slices(), itemgetter(0)):
-                before = deletes.dropped
+            before = None if wanted is not None else _prepare
+            ahead = each_opened(storage, slices(), itemgetter(0), before)
+            for item, reading, deletes in ahead:
+                dropped = deletes.dropped
                 yield from read_batches(storage, item, reading, deletes)
-                noted[DROPPED] += deletes.dropped - before
+                noted[DROPPED] += deletes.dropped - dropped
         note_keys(keys, noted)
 
     def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[ScanTask]]:
@@ -178,6 +180,10 @@ class ScanRows:
             raise CorruptFileError(
                 f"read {rows + noted[DROPPED]} rows, but the files have {self.plan.records} by their metadata"
             )
+
+
+def _prepare(item: tuple[FileSlice, ReadSettings, Deletes]) -> None:
+    item[2].prepare(item[0])
 
 
 def write_part(task: ScanTask, context: TaskContext) -> Iterator[PartReport]:
