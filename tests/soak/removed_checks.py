@@ -143,6 +143,11 @@ CHECKS = (
     _check("deletes-of-replace-snapshots", without('"replace"'), _ROW_DELTA),
     _check("replaced-files-live", never, _COMMIT, _COMPACTION, _RACES),
     _check("one-vector-per-file", without("duplicated"), _ROW_DELTA),
+    _check(
+        "one-new-vector-per-file",
+        removed,
+        f"{_DELETE}::test_a_file_that_is_listed_twice_gets_no_two_vectors",
+    ),
     _check("replaced-vector-live", without("replaced - live"), _ROW_DELTA),
     _check(
         "sole-spec", never, _ROW_DELTA, "tests/commands/test_ingest_changes.py", _UPSERT, _STAGES
