@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from lake.cli.sentences.line import Line
+from lake.cli.sentences.line import Line, branch_option
 from lake.cli.sentences.words import read_by
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import counted
@@ -19,6 +20,7 @@ from lake.core.maintain.repair.facts import (
     RepairsFacts,
     TotalsFacts,
 )
+from lake.core.maintain.repair.names import OF_TABLE
 
 # What a check of each level did not look at.
 _UNCHECKED = {
@@ -53,9 +55,17 @@ def next_step(outcome: Outcome, line: Line) -> str | None:
         with_files = any(isinstance(item, MissingFilesFacts) for item in result.repairs)
         return line.of("check", outcome.table, *(["--files"] if with_files else []))
     found = CheckResult.of(result).findings
-    names = dict.fromkeys(item.repair for item in found if item.repair)
-    chosen = [text for name in names for text in ("--repair", name)]
-    return line.of("check", outcome.table, *chosen) if chosen else None
+    # One branch at a time: the check after its repair finds what the next one has.
+    branches = {item.branch for item in found if item.repair and item.branch}
+    branch = min(branches, key=lambda name: (name != "main", name), default=None)
+    names = dict.fromkeys(
+        item.repair
+        for item in found
+        if item.repair in OF_TABLE or (item.repair and item.branch and item.branch == branch)
+    )
+    chosen = [text for name in names for text in ("--repair", str(name))]
+    where = branch_option(replace(outcome, branch=branch))
+    return line.of("check", outcome.table, *chosen, *where) if chosen else None
 
 
 def _repair(repairs: Sequence[RepairFacts], status: Status) -> str:

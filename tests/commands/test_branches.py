@@ -623,6 +623,59 @@ def test_a_run_of_another_history_is_loaded_after_a_branch_was_moved_to_a_cut_on
     assert ids_in(lake.warehouse) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("cut", [0, 1], ids=["at once", "after the history was cut again"])
+@pytest.mark.parametrize("logged", [True, False], ids=["", "without older metadata files"])
+@pytest.mark.parametrize("again", [True, False], ids=["loaded again", "not loaded again"])
+def test_a_run_is_remembered_by_a_tag_that_a_branch_is_set_to_after_it_was_rolled_back(
+    lake: CommandLine, again: bool, logged: bool, cut: int
+) -> None:
+    first = lake.load("id\n1\n", "--create")["snapshot_ids"][0]
+    lake.load("id\n2\n", "--run-id", "two")
+    lake.load("id\n3\n")
+    lake.ok("ref", "db.t", "--tag", "eod")
+    lake.ok("rollback", "db.t", first)
+    # The run is not in the branch any more.
+    if again:
+        assert lake.load("id\n2\n", "--run-id", "two")["status"] == "done"
+    lake.load("id\n4\n")
+    lake.ok("expire", "db.t", *_NOW)
+    lake.ok("rollback", "db.t", "eod", "--any")
+    for _ in range(cut):
+        lake.load("id\n5\n")
+        lake.ok("ref", "db.t", "--drop", "eod")
+        lake.ok("expire", "db.t", *_NOW)
+    log = pyiceberg_table(lake.warehouse).metadata.metadata_log
+    for entry in () if logged else log:
+        Path(entry.metadata_file.removeprefix("file://")).unlink()
+
+    done = lake.load("id\n2\n", "--run-id", "two")
+
+    assert done["status"] == "nothing-to-do"
+    assert ids_in(lake.warehouse) == [1, 2, 3, *[5] * cut]
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+def test_a_run_that_was_rolled_back_is_loaded_again_without_older_metadata_files(
+    lake: CommandLine, tagged: bool
+) -> None:
+    first = lake.load("id\n1\n", "--create")["snapshot_ids"][0]
+    lake.load("id\n2\n", "--run-id", "two")
+    lake.load("id\n3\n")
+    if tagged:
+        lake.ok("ref", "db.t", "--tag", "eod")
+    lake.ok("rollback", "db.t", first)
+    for number in (4, 5):
+        lake.load(f"id\n{number}\n")
+        lake.ok("expire", "db.t", *_NOW)
+    for entry in pyiceberg_table(lake.warehouse).metadata.metadata_log:
+        Path(entry.metadata_file.removeprefix("file://")).unlink()
+
+    done = lake.load("id\n2\n", "--run-id", "two")
+
+    assert done["status"] == "done"
+    assert ids_in(lake.warehouse) == [1, 2, 4, 5]
+
+
 def test_a_staged_run_waits_for_its_branch_whatever_another_does(diverged: Diverged) -> None:
     source = diverged.source({900: ("a", "x")})
     command = ("ingest", "db.t", source, "--run-id", "r1")

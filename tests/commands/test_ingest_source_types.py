@@ -49,7 +49,7 @@ def write(folder: Path, name: str = "source.parquet", **columns: Any) -> Path:
 def annotate(path: Path, name: str, annotation: bytes, children: bytes = b"") -> Path:
     """Give a column of a Parquet file an annotation that PyArrow cannot write."""
     data = path.read_bytes()
-    old = b"\x18" + bytes([len(name)]) + name.encode() + children
+    old = b"\x18" + bytes([len(name.encode())]) + name.encode() + children
     thrift = footer(data)
     assert thrift.count(old + b"\x00") == 1
     path.write_bytes(with_footer(data, thrift.replace(old + b"\x00", old + annotation + b"\x00")))
@@ -211,6 +211,29 @@ def test_a_variant_never_becomes_a_struct(
         assert refused.exit_code == 3, refused
         assert f"column {'s.v' if nested else 'v'} of {path} is Parquet's VARIANT" in refused.stderr
     assert len(preview(lake, "db.structs")) == 1
+
+
+@pytest.mark.parametrize("name", ["v.w", "v.", ".v", "v (x) {", "v\u2028", "v\n", "v;\nw"])
+@pytest.mark.parametrize("struct", ["", "s", "s.t"])
+@pytest.mark.parametrize("other", ["n.m", "n;\n;\n;\n;\n"])
+def test_a_variant_is_found_whatever_its_name_contains(
+    struct: str, name: str, other: str, lake: CommandLine, tmp_path: Path
+) -> None:
+    value = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}
+    column = pa.array([value], pa.struct([("metadata", pa.binary()), ("value", pa.binary())]))
+    if struct:
+        column = pa.StructArray.from_arrays([column, pa.array([1])], [name, other])
+    written = write(tmp_path, **{"id": [1], other: [1], struct or name: column, "z.z": [2]})
+    path = annotate(written, name, VARIANT, b"\x15\x04")
+
+    refused = lake("--json", "ingest", "db.t", path, "--create", *V3)
+
+    assert refused.exit_code == 3, refused
+    message = refused.json()["error"]["message"]
+    assert "is Parquet's VARIANT" in message
+    if f"{name}{other}".isprintable():
+        full = f"{struct}.{name}" if struct else name
+        assert message.startswith(f"column {full} of {path} ")
 
 
 def test_an_extension_that_arrow_does_not_know_is_reported(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -797,3 +798,65 @@ def test_people_see_the_rows_and_the_next_command(damaged: Damaged) -> None:
     assert "check db.t --repair missing-files --yes" in shown.stderr
     assert "dropped 1 missing data file with 1 row" in done.stderr
     assert "check db.t --files" in done.stderr
+
+
+def _next_command(damaged: Damaged) -> list[str]:
+    """Return the arguments of the command that a check prints as the next one."""
+    done = damaged.lake("check", "db.t", "--files")
+    text = " ".join((done.stdout + done.stderr).split())
+    return shlex.split(text.partition("next: lake ")[2])
+
+
+def _lose_rows_of_audit(damaged: Damaged) -> None:
+    """Append rows 20 and 21 to the branch audit, and remove the file of row 20."""
+    damaged.lake.ok("ref", "db.t", "--branch-create", "audit")
+    before = files_below(damaged.warehouse)
+    damaged.load((20, "x"), more=("--branch", "audit"))
+    (lost,) = (name for name in files_below(damaged.warehouse) - before if "parquet" in name)
+    damaged.load((21, "y"), more=("--branch", "audit"))
+    Path(damaged.warehouse, lost).unlink()
+
+
+def test_the_next_command_repairs_the_branch_that_is_damaged(damaged: Damaged) -> None:
+    _lose_rows_of_audit(damaged)
+
+    following = _next_command(damaged)
+    shown = damaged.lake("--json", *following)
+
+    assert following[-4:] == ["--repair", "missing-files", "--branch", "audit"]
+    assert shown.json()["status"] == "dry-run"
+    assert damaged.lake("--json", *following, "--yes").json()["status"] == "done"
+    audit = damaged.table.refs()["audit"].snapshot_id
+    assert ids_in(damaged.warehouse, snapshot_id=audit) == [0, 1, 2, 10, 11, 12, 21]
+    # Only an older snapshot needs the file now: no repair mends it.
+    assert not _next_command(damaged)
+
+
+def test_the_next_command_repairs_main_before_other_branches(damaged: Damaged) -> None:
+    damaged.files()[0].unlink()
+    _lose_rows_of_audit(damaged)
+
+    first = _next_command(damaged)
+    damaged.lake.ok(*first, "--yes")
+    second = _next_command(damaged)
+
+    assert first[-2:] == ["--repair", "missing-files"]
+    assert second[-4:] == ["--repair", "missing-files", "--branch", "audit"]
+    assert damaged.lake("--json", *second, "--yes").json()["status"] == "done"
+    assert damaged.ids == [1, 2, 10, 11, 12]
+
+
+def test_the_next_command_drops_the_second_entries_of_a_branch(damaged: Damaged) -> None:
+    head = damaged.table.current_snapshot().snapshot_id
+    damaged.append_again(damaged.files()[0])
+    damaged.lake.ok("ref", "db.t", "--branch-create", "audit")
+    damaged.lake.ok("rollback", "db.t", str(head))
+
+    (found,) = (
+        item
+        for item in damaged.lake("--json", "check", "db.t").json()["result"]["findings"]
+        if item["code"] == "E001"
+    )
+
+    assert found["branch"] == "audit"
+    assert _next_command(damaged)[-4:] == ["--repair", "duplicate-files", "--branch", "audit"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.faults.request_counts import counted, counted_large
+from support.faults.request_counts import counted, counted_large, counted_scans
 from support.servers.s3_server import S3
 
 
@@ -34,4 +34,18 @@ def test_large_files_are_read_and_written_with_few_requests(gateway: S3, tmp_pat
         "large scan": 6,
         # Of three files the footer and three parts each; a file with their row groups, and its footer again.
         "large compact": 36,
+    }
+
+
+def test_scans_of_many_files_make_no_request_that_they_do_not_need(
+    gateway: S3, tmp_path: Path
+) -> None:
+    assert {one.name: one.requests for one in counted_scans(gateway, tmp_path)} == {
+        # The metadata, the manifest list and a manifest; then as many files as have the rows.
+        "scan --limit 1": 4,
+        "scan --limit 6": 6,
+        "scan --limit 6 --output": 6,
+        "scan of all": 43,
+        # A manifest more, and a vector for each of 30 files.
+        "scan of all with deletes": 74,
     }

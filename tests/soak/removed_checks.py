@@ -57,6 +57,7 @@ _ENTRIES = "tests/commands/test_table_entries.py"
 _GLUE = "tests/services/test_glue.py"
 _CHERRY_PICK = "tests/commands/test_cherry_pick.py"
 _REF = "tests/commands/test_ref.py"
+_BRANCHES = "tests/commands/test_branches.py"
 _ROLLBACK = "tests/commands/test_rollback.py"
 _MISSING = "tests/commands/test_missing_columns.py"
 _TWO_CATALOGS = "tests/commands/test_two_catalogs.py"
@@ -142,6 +143,11 @@ CHECKS = (
     _check("deletes-of-replace-snapshots", without('"replace"'), _ROW_DELTA),
     _check("replaced-files-live", never, _COMMIT, _COMPACTION, _RACES),
     _check("one-vector-per-file", without("duplicated"), _ROW_DELTA),
+    _check(
+        "one-new-vector-per-file",
+        removed,
+        f"{_DELETE}::test_a_file_that_is_listed_twice_gets_no_two_vectors",
+    ),
     _check("replaced-vector-live", without("replaced - live"), _ROW_DELTA),
     _check(
         "sole-spec", never, _ROW_DELTA, "tests/commands/test_ingest_changes.py", _UPSERT, _STAGES
@@ -198,6 +204,7 @@ CHECKS = (
     _check("run-ids-of-expired", becomes("notes = {}"), _RUN_IDS, _INGEST),
     _check("expiry-times-of-runs", never, _RUN_IDS),
     _check("rolled-back-runs", always, _RUN_IDS),
+    _check("left-runs", never, _BRANCHES),
     _check("statistics-before-expiry", removed, _EXPIRE_FILES),
     _check("links-to-files", becomes("return held"), _EXPIRE_FILES),
     _check("links-to-folders", instead("links < _MAX_LINKS", "False"), _EXPIRE_FILES),

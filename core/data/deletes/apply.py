@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,12 @@ from lake.core.data.deletes.position_files import PositionFile, read_vector
 from lake.core.data.deletes.row_positions import RowPositions
 from lake.core.data.deletes.spilled_equality import RowKeys
 from lake.core.data.rows.reader import FileDeletes, FileSlice, ReadSettings, read_batches, read_keys
-from lake.core.io.storage.opened_ahead import each_opened
+from lake.core.io.storage.opened_ahead import each_looked_up, each_opened
 from lake.core.io.storage.storage import Storage
 from lake.core.table.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.table.snapshots.delete_scopes import PUFFIN, is_global
 
+_T = TypeVar("_T")
 Partition = tuple[int, tuple[bytes | None, ...]]
 # The partition (None for the whole table) and the compared columns, ascending.
 Group = tuple[Partition | None, tuple[int, ...]]
@@ -133,6 +135,20 @@ class Deletes:
                 found.positions.append(self._find_spilled(group, deletes, file.path))
         return found if found.positions or found.groups else None
 
+    def prepare(self, file: FileSlice) -> None:
+        """Read in a thread what deletes rows of a file by position, so that `of` need not wait for a store."""
+        self._positions.read(file)
+
+    def each_prepared(
+        self,
+        items: Iterable[_T],
+        file_of: Callable[[_T], FileSlice] = lambda item: cast("FileSlice", item),
+    ) -> Iterator[_T]:
+        """Yield items in their order, each after its file was prepared; see `each_looked_up`."""
+        return each_looked_up(
+            self._storage, items, lambda item: self.prepare(file_of(item)), file_of
+        )
+
     def positions_of(self, file: FileSlice) -> RowPositions:
         """Return the rows of a file that are deleted by position or by a deletion vector."""
         found = RowPositions()
@@ -195,11 +211,19 @@ class _Positions:
                 self._of_partition[item.spec_id, item.partition].append(shared)
         # Slices of one file are read consecutively.
         self._last: tuple[str | None, RowPositions | None] = (None, None)
+        self._ahead: dict[str, RowPositions | None] = {}
+
+    def read(self, file: FileSlice) -> None:
+        """Read the deleted positions of a file for the next `of`."""
+        if self._last[0] != file.path:
+            self._ahead[file.path] = self._read(file)
 
     def of(self, file: FileSlice) -> RowPositions | None:
         """Return the deleted positions of a file; None if there are none."""
         if self._last[0] != file.path:
-            self._last = (file.path, self._read(file))
+            is_read = file.path in self._ahead
+            found = self._ahead.pop(file.path) if is_read else self._read(file)
+            self._last = (file.path, found)
         return self._last[1]
 
     def _read(self, file: FileSlice) -> RowPositions | None:
@@ -262,10 +286,18 @@ class _FileDeletes:
 
 
 def read_rows(
-    storage: Storage, files: Iterable[FileSlice], settings: ReadSettings, deletes: Deletes
+    storage: Storage,
+    files: Iterable[FileSlice],
+    settings: ReadSettings,
+    deletes: Deletes,
+    *,
+    whole: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files that are not deleted; see `lake.core.data.rows.reader.read_batches`."""
-    for file in each_opened(storage, files):
+    """Yield the rows of files that are not deleted; see `lake.core.data.rows.reader.read_batches`.
+
+    If ``whole``, all of them are taken, so deletes are read before the rows of their files are.
+    """
+    for file in each_opened(storage, files, before=deletes.prepare if whole else None):
         yield from read_batches(storage, file, settings, deletes)
 
 

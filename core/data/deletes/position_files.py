@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ _MOST_BLOB_BYTES = 2**31 - 1
 
 
 class PositionFile:
-    """A position delete file, which is read once for all wanted data files."""
+    """A position delete file, which is read once for all wanted data files; threads may share it."""
 
     def __init__(self, storage: Storage, file: DeleteFile, wanted: AbstractSet[str] | None) -> None:
         """Create a reader; nothing is read yet.
@@ -56,6 +57,7 @@ class PositionFile:
         self._file = file
         self._wanted = wanted
         self._found: dict[str, RowPositions] | None = None
+        self._lock = Lock()
 
     @property
     def sequence_number(self) -> int:
@@ -69,8 +71,9 @@ class PositionFile:
             CorruptFileError: the delete file contradicts its format or the table's metadata.
             RefusedError: its format is not known.
         """
-        if self._found is None:
-            self._found = self._read()
+        with self._lock:
+            if self._found is None:
+                self._found = self._read()
         return self._found.get(path, RowPositions())
 
     def _read(self) -> dict[str, RowPositions]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from lake.core.data.deletes.apply import Deletes
 from lake.core.data.deletes.row_positions import RowPositions
@@ -29,7 +30,7 @@ def found_rows(
     deletes: Deletes, found: Sequence[tuple[FileSlice, RowPositions]]
 ) -> Iterator[DeletedRows]:
     """Yield the found rows of each file, with those that the table's deletes already delete."""
-    for file, positions in found:
+    for file, positions in deletes.each_prepared(found, itemgetter(0)):
         # check: earlier-positions-in-vector
         yield deleted_rows(file, positions, deletes.positions_of(file))
 

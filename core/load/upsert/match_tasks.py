@@ -199,7 +199,7 @@ def _find(task: MatchTask, known: Deletes, context: TaskContext) -> _Found:
             found.rows[number] += batch.num_rows
             yield _Chunk(np.full(batch.num_rows, number), positions, cut(batch, columns))
 
-    ahead = each_opened(context.storage, files)
+    ahead = each_opened(context.storage, files, before=known.prepare)
     parts = (part for number, file in enumerate(ahead) for part in rows_of(number, file))
     total_rows = max(sum(file.record_count for file in files), 1)
     for chunk in _chunks(parts, chunk_rows):
@@ -339,7 +339,13 @@ def _copy(task: MatchTask, found: _Found, context: TaskContext) -> list[DataFile
         open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
         closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
     ):
-        for number in each_opened(context.storage, hit, files.__getitem__):
+        ahead = each_opened(
+            context.storage,
+            hit,
+            files.__getitem__,
+            lambda number: deletes.prepare(files[number]),
+        )
+        for number in ahead:
             removed = found.positions[number].to_numpy()
             values = NewValues(found.values[number]) if task.merged else None
             for positions, batch in read_positions(
@@ -373,7 +379,13 @@ def _merge(
         open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
         closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
     ):
-        for number in each_opened(context.storage, hit, files.__getitem__):
+        ahead = each_opened(
+            context.storage,
+            hit,
+            files.__getitem__,
+            lambda number: deletes.prepare(files[number]),
+        )
+        for number in ahead:
             values = NewValues(found.values[number])
             for positions, batch in read_positions(
                 context.storage, files[number], reading, deletes

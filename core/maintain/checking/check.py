@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +61,7 @@ from lake.core.table.manifests.api import (
 from lake.core.table.manifests.batches import bytes_of, each_batch
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.completeness import (
     FileCounts,
     RunningCounts,
@@ -84,6 +86,8 @@ _SHOWN = 100
 _NOT_READABLE = {"D001", "D002", "D003", "D006", "D007"}
 _FILE = ("file_path", "file_size_in_bytes")
 _VECTOR = (*_FILE, "content_offset")
+# Of files that a snapshot needs, and that are lost.
+_LOST = ("F001", "F002")
 _TOGETHER = {
     "E005": "applies to no data file of snapshot {}",
     "E006": "does not apply to the data files of snapshot {} with its own sequence number",
@@ -110,6 +114,7 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
         with shown(session.progress, Meter("checking")):
             found = Findings.of(check.run())
         found.counts.update(check.hidden)
+        found.described = check.of_branches(found.described)
         if not found.count(ERROR) and not any(found.counts[code] for code in _MAY_HAVE_GONE):
             break
         now = table.refreshed()
@@ -423,21 +428,44 @@ class _Check:
     def _heads(self) -> Iterator[Finding]:
         """Check what the heads of branches and tags contain as a whole."""
         by_id = {item.snapshot_id: item for item in self.metadata.snapshots}
-        refs = self.metadata.refs.values()
-        branches = {ref.snapshot_id for ref in refs if ref.snapshot_ref_type == "branch"}
-        for snapshot_id in sorted({ref.snapshot_id for ref in refs}):
+        branches = self._branches()
+        for snapshot_id in sorted({ref.snapshot_id for ref in self.metadata.refs.values()}):
             wanted = self._lists.get(snapshot_id)
             if wanted is None or self._unread.intersection(wanted.tolist()):
                 continue
-            contents = self._live.of(wanted)
-            if len(twice := contents.duplicates()):
-                yield from self._twice(contents, twice, snapshot_id)
-            yield from contents.totals(by_id[snapshot_id])
-            yield from self._together(contents, snapshot_id)
+            for item in self._contradictions(self._live.of(wanted), by_id[snapshot_id]):
+                yield replace(item, branch=branches.get(snapshot_id))
             if snapshot_id in branches:
                 for index in self._reused.keys() & set(wanted.tolist()):
                     place = self.manifests["manifest_path"][index].as_py()
                     yield Finding("C005", place, self._reused[index])
+
+    def _branches(self) -> dict[int, str | None]:
+        """Return for each head of a branch the branch, the preferred one last; None for a consumer's."""
+        refs = sorted(self.metadata.refs.items(), reverse=True)
+        refs.sort(key=lambda item: (not ancestry.is_consumer(item[0]), item[0] == ancestry.MAIN))
+        return {
+            ref.snapshot_id: None if ancestry.is_consumer(name) else name
+            for name, ref in refs
+            if ref.snapshot_ref_type == "branch"
+        }
+
+    def of_branches(self, found: Sequence[Finding]) -> list[Finding]:
+        """Return findings, those of lost files with the branch whose head has the file."""
+        lost = sorted({item.place for item in found if item.code in _LOST})
+        hashes = path_hashes(pa.table({"file_path": pa.array(lost, pa.string())}))
+        branches: dict[str, str | None] = {}
+        for snapshot_id, branch in self._branches().items() if lost else ():
+            if (wanted := self._lists.get(snapshot_id)) is not None:
+                held = self._live.of(wanted).have(hashes).tolist()
+                branches |= dict.fromkeys(compress(lost, held), branch)
+        return [replace(item, branch=branches.get(item.place, item.branch)) for item in found]
+
+    def _contradictions(self, contents: Contents, head: Snapshot) -> Iterator[Finding]:
+        if len(twice := contents.duplicates()):
+            yield from self._twice(contents, twice, head.snapshot_id)
+        yield from contents.totals(head)
+        yield from self._together(contents, head.snapshot_id)
 
     def _twice(self, contents: Contents, hashes: Any, snapshot_id: int) -> Iterator[Finding]:
         # Different paths may have one hash, so the paths are read again.

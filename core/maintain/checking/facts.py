@@ -26,6 +26,8 @@ class FindingFacts(Facts):
     """What to do."""
     repair: str | None
     """The name of the repair that may mend it; null without one."""
+    branch: str | None
+    """A branch whose head has the damage, `main` before others; null if it is not damage of a head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

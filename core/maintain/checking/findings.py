@@ -168,11 +168,13 @@ class Finding(PlainData):
         code: a key of `KINDS`.
         place: the file, snapshot or ref.
         message: what is wrong.
+        branch: a branch whose head has the damage, main before others; None if it is not damage of a head.
     """
 
     code: str
     place: str
     message: str
+    branch: str | None = None
 
 
 @dataclass(slots=True)
@@ -216,6 +218,7 @@ class Findings:
                 effect=KINDS[item.code].effect,
                 remedy=KINDS[item.code].remedy,
                 repair=KINDS[item.code].repair,
+                branch=item.branch,
             )
             for item in found
         ]

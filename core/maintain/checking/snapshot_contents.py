@@ -155,6 +155,11 @@ class Contents:
             parts.append(files if every else files.filter(chosen))
         return Contents(*parts)
 
+    def have(self, paths: Hashes) -> Mask:
+        """Return for each hash of a path whether one of the files has it."""
+        own = [_numbers(files, "path") for files in (self.data, self._deletes)]
+        return np.isin(paths, np.concatenate(own))
+
     def duplicates(self) -> Hashes:
         """Return the hashes of data files that occur twice."""
         return _repeated(_numbers(self.data, "path"))

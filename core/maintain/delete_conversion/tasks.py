@@ -61,7 +61,7 @@ def convert(task: ConvertTask, context: TaskContext) -> Iterator[ConvertReport]:
     found: list[DeletedRows] = []
     rows = 0
     with closing(Deletes(context.storage, task.reading, task.files)) as deletes:
-        for file in task.files:
+        for file in deletes.each_prepared(task.files):
             context.check_cancelled()
             positions, earlier = _rows_of(file, deletes, compares_keys=task.compares_keys)
             if added := len(positions.without(earlier)):

@@ -20,6 +20,8 @@ REPAIRS: Mapping[str, tuple[str, ...]] = {
     name: tuple(code for code, kind in KINDS.items() if kind.repair == name)
     for name in (DUPLICATE_FILES, MISSING_FILES, DANGLING_DELETES, TOTALS, REFS, STATISTICS)
 }
+# Those of the table's metadata; the others mend the head of a branch.
+OF_TABLE = (REFS, STATISTICS)
 _HINT = f"the repairs are {', '.join(sorted(REPAIRS))}"
 
 

@@ -32,6 +32,7 @@ from lake.core.maintain.repair.names import (
     DANGLING_DELETES,
     DUPLICATE_FILES,
     MISSING_FILES,
+    OF_TABLE,
     REFS,
     STATISTICS,
     TOTALS,
@@ -207,7 +208,7 @@ class RepairPlan:
 
 def needs_head(options: RepairOptions) -> bool:
     """Whether some of the repairs work on the branch's snapshot."""
-    return any(name in {*_OF_FILES, TOTALS} for name in options.repairs)
+    return any(name not in OF_TABLE for name in options.repairs)
 
 
 def plan_repairs(table: Table, options: RepairOptions) -> RepairPlan:

@@ -94,7 +94,7 @@ def _find(task: DeletionTask, deletes: Deletes, context: TaskContext) -> list[Ro
     """Return for each data file the positions of the rows that match."""
     found = []
     done, total = 0, max(sum(file.record_count for file in task.files), 1)
-    for file in each_opened(context.storage, task.files):
+    for file in each_opened(context.storage, task.files, before=deletes.prepare):
         context.check_cancelled()
         positions = RowPositions()
         for matching, _ in read_positions(context.storage, file, task.reading, deletes):
@@ -122,7 +122,10 @@ def _copy(
         open_ordered_writer(context, task.writing, task=task.task) as writer,
         closing(Deletes(context.storage, reading, files)) as deletes,
     ):
-        for file, matching in each_opened(context.storage, hit, itemgetter(0)):
+        ahead = each_opened(
+            context.storage, hit, itemgetter(0), lambda item: deletes.prepare(item[0])
+        )
+        for file, matching in ahead:
             removed, read, dropped = matching.to_numpy(), 0, deletes.dropped
             kept = 0
             for positions, batch in read_positions(context.storage, file, reading, deletes):

@@ -62,12 +62,13 @@ class ChangeRows:
 
     plan: ChangelogPlan
 
-    def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
-        """Yield all changes."""
+    def stream(self, noted: Noted, wanted: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all changes; see `lake.core.read.exports.export.RowSource`."""
         keys = row_keys(self.shared)
+        storage, projection = self.plan.table.storage, self.plan.projection
         for unit in units_of(self.plan):
             chosen = with_keys(unit, keys)
-            yield from changes_of(self.plan.table.storage, chosen, self.plan.projection, noted)
+            yield from changes_of(storage, chosen, projection, noted, whole=wanted is None)
         note_keys(keys, noted)
 
     def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[ChangelogTask]]:

@@ -30,7 +30,12 @@ AMBIGUOUS = "ambiguous"
 
 
 def changes_of(
-    storage: Storage, unit: ChangeUnit, projection: Schema, noted: Counter[str]
+    storage: Storage,
+    unit: ChangeUnit,
+    projection: Schema,
+    noted: Counter[str],
+    *,
+    whole: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a unit's changes as rows of a change log.
 
@@ -39,25 +44,26 @@ def changes_of(
         unit: the unit to read.
         projection: the columns to return; the last three are those of a change log.
         noted: counts ambiguous keys.
+        whole: whether all changes are taken, so that deletes are read before their files' rows are.
     """
     names = [item.name for item in projection.fields[:-3]]
-    with closing(_changes(storage, unit, noted)) as changes:
+    with closing(_changes(storage, unit, noted, whole=whole)) as changes:
         for rows, kinds in changes:
             if rows.num_rows:
                 yield _with_change_columns(rows.select(names), kinds, unit)
 
 
 def _changes(
-    storage: Storage, unit: ChangeUnit, noted: Counter[str]
+    storage: Storage, unit: ChangeUnit, noted: Counter[str], *, whole: bool
 ) -> Generator[tuple[pa.RecordBatch, Any]]:
     """Yield rows, each with its kind of change."""
     if not unit.matched:
-        for rows, added in _rows(storage, unit):
+        for rows, added in _rows(storage, unit, whole=whole):
             yield rows, np.where(added, INSERT, DELETE)
         return
     spool = RowSpool(unit.key)
     with closing(spool):
-        for rows, added in _rows(storage, unit):
+        for rows, added in _rows(storage, unit, whole=True):
             spool.add(rows, added)
         for rows, added in spool.parts():
             found = match(rows, added, unit.key)
@@ -80,7 +86,9 @@ def _with_change_columns(rows: pa.RecordBatch, kinds: Any, unit: ChangeUnit) -> 
 # Reading
 
 
-def _rows(storage: Storage, unit: ChangeUnit) -> Iterator[tuple[pa.RecordBatch, Mask]]:
+def _rows(
+    storage: Storage, unit: ChangeUnit, *, whole: bool
+) -> Iterator[tuple[pa.RecordBatch, Mask]]:
     """Yield the rows of all parts and whether each was added."""
     with ExitStack() as kept:
         groups = {kind: _groups(storage, unit, kind, kept) for kind in ("before", "after", "added")}
@@ -89,13 +97,15 @@ def _rows(storage: Storage, unit: ChangeUnit) -> Iterator[tuple[pa.RecordBatch, 
             before = groups["after" if part.kind == ADDED else "before"]
             deletes = Deletes(storage, settings, part.files, before)
             if part.kind in {ADDED, REMOVED}:
-                for batch in read_rows(storage, part.files, settings, deletes):
+                for batch in read_rows(storage, part.files, settings, deletes, whole=whole):
                     yield batch, np.full(batch.num_rows, part.kind == ADDED)
             else:
                 after = groups["added" if part.kind == NEWLY_DELETED else "after"]
                 other_deletes = Deletes(storage, other, part.files, after)
                 both = _Differing(deletes, other_deletes, either=part.kind == CHANGED)
-                for file in each_opened(storage, part.files):
+                for file in each_opened(
+                    storage, part.files, before=both.prepare if whole else None
+                ):
                     for positions, batch in read_positions(storage, file, settings, both):
                         yield batch, both.added(positions)
 
@@ -141,6 +151,11 @@ class _Differing:
         self.either = either
         self.start = 0
         self.kept: Mask = np.zeros(0, np.bool_)
+
+    def prepare(self, file: FileSlice) -> None:
+        """Read in a thread what deletes rows of a file by position."""
+        self._before.prepare(file)
+        self._after.prepare(file)
 
     def of(self, file: FileSlice) -> FileDeletes:
         """Return the selection of a file's rows."""

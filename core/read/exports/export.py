@@ -100,8 +100,11 @@ class RowSource(Protocol[Payload]):
     def shared(self) -> bytes:
         """Data that every task receives; see `lake.core.engine.tasks.Engine.run`."""
 
-    def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, and add the counters to ``noted`` at the end of each part."""
+    def stream(self, noted: Noted, wanted: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, and add the counters to ``noted`` at the end of each part.
+
+        If only a number of rows is ``wanted``, less is read ahead of the rows.
+        """
 
     def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[Payload]]:
         """Yield the tasks; ``part`` returns the file for a task's number."""
@@ -115,8 +118,9 @@ def first_rows(source: RowSource[Any]) -> list[dict[str, Any]]:
     limit = source.plan.options.limit
     wanted = PREVIEW_ROWS if limit is None else min(limit, MOST_SHOWN)
     rows: list[dict[str, Any]] = []
-    for batch in _limited(prefetch(source.stream(Counter())), wanted):
-        rows += plain_rows(batch, source.plan.projection)
+    with closing(_stream(source, Counter(), wanted)) as batches:
+        for batch in batches:
+            rows += plain_rows(batch, source.plan.projection)
     return rows
 
 
@@ -128,9 +132,10 @@ def read_rows(source: RowSource[Any]) -> Iterator[pa.RecordBatch]:
     """
     noted: Noted = Counter()
     rows = 0
-    for batch in _limited(prefetch(source.stream(noted)), source.plan.options.limit):
-        rows += batch.num_rows
-        yield batch
+    with closing(_stream(source, noted, source.plan.options.limit)) as batches:
+        for batch in batches:
+            rows += batch.num_rows
+            yield batch
     source.check(rows, noted)
 
 
@@ -167,11 +172,11 @@ def emit(session: Session, source: RowSource[Any], output: Output) -> tuple[Read
 
 
 def _write_rows(
-    source: RowSource[Any], batches: Iterator[pa.RecordBatch], format_name: str, stream: Any
+    source: RowSource[Any], batches: Generator[pa.RecordBatch], format_name: str, stream: Any
 ) -> int:
     rows = 0
-    with writing(format_name, stream, source.plan.projection) as sink:
-        for batch in _limited(batches, source.plan.options.limit):
+    with closing(batches), writing(format_name, stream, source.plan.projection) as sink:
+        for batch in batches:
             sink.write(batch)
             rows += batch.num_rows
     return rows
@@ -179,11 +184,12 @@ def _write_rows(
 
 def _all_rows(
     session: Session, source: RowSource[Any], output: Output, noted: Noted
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch]:
     """Yield all rows in their order."""
-    engine = None if source.plan.options.limit is not None else _engine(session, source)
+    limit = source.plan.options.limit
+    engine = None if limit is not None else _engine(session, source)
     if engine is None or isinstance(engine, InlineEngine):
-        yield from _progressing(session, source, prefetch(source.stream(noted)))
+        yield from _progressing(session, source, _stream(source, noted, limit))
         return
     beside = os.path.dirname(os.path.abspath(output.path)) if output.path else None
     with tempfile.TemporaryDirectory(prefix=".lake-scan-", dir=beside) as folder:
@@ -232,6 +238,11 @@ def _in_order(results: Iterable[tuple[int, PartReport]]) -> Iterator[PartReport]
             following += 1
 
 
+def _stream(source: RowSource[Any], noted: Noted, wanted: int | None) -> Generator[pa.RecordBatch]:
+    """Yield some rows in their order, or all; those that are not wanted are not read ahead either."""
+    return prefetch(_limited(source.stream(noted, wanted), wanted))
+
+
 def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
     remaining = limit
     with closing(batches):  # type: ignore[type-var]
@@ -251,15 +262,14 @@ def _write_folder(
 ) -> list[PartReport]:
     """Write parts on the engine; files without rows are not kept, unless no file has rows: then one is kept."""
     filled: list[PartReport] = []
-    if source.plan.options.limit is None:
+    limit = source.plan.options.limit
+    if limit is None:
         filled = write_parts(session, source, folder, output.format, noted)
         source.check(sum(part.rows for part in filled), noted)
     if filled:
         return filled
     path = _part_path(folder, 0, output.format)
-    batches = (
-        prefetch(source.stream(noted)) if source.plan.options.limit is not None else _no_rows()
-    )
+    batches = _no_rows() if limit is None else _stream(source, noted, limit)
     with open(path, "wb") as file:
         rows = _write_rows(source, batches, output.format, file)
     flush(path)
@@ -281,7 +291,7 @@ def write_parts(
     return [part for part in parts if part.rows]
 
 
-def _no_rows() -> Iterator[pa.RecordBatch]:
+def _no_rows() -> Generator[pa.RecordBatch]:
     yield from ()
 
 

@@ -158,7 +158,7 @@ class MetadataRows:
         """Rows with a limit are not divided into tasks."""
         raise NotImplementedError
 
-    def stream(self, noted: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+    def stream(self, noted: Counter[str], wanted: int | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """Yield all rows."""
         for batch in self.read():
             yield self.select(batch)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from lake.core.data.keys.row_keys import RowKeys
 from lake.core.data.rows.reader import FileSlice, ReadSettings, read_batches
 from lake.core.engine.tasks import Task, TaskContext, TaskFunction
 from lake.core.io.storage.opened_ahead import each_opened
+from lake.core.io.storage.storage import Storage
 from lake.core.read.exports import export
 from lake.core.read.exports.destinations import Output
 from lake.core.read.exports.export import Noted, Part, PartReport
@@ -123,30 +125,34 @@ class ScanTask(PlainData):
     files: Sequence[FileSlice]
 
 
+# A slice, how it is read, and its deletes.
+_Item: TypeAlias = tuple[FileSlice, ReadSettings, Deletes]
+
+
 @dataclass(frozen=True, slots=True)
 class ScanRows:
     """The rows of a scan, in the order of its splits."""
 
     plan: ScanPlan
 
-    def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
-        """Yield all rows."""
+    def stream(self, noted: Noted, wanted: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows; see `lake.core.read.exports.export.RowSource`."""
         storage, every = self.plan.table.storage, self.plan.found.equality_deletes()
         keys = row_keys(self.shared)
         # Most splits have the same equality deletes.
         with closing(EqualityGroups(storage, every, self.plan.reading(every))) as groups:
 
-            def slices() -> Iterator[tuple[FileSlice, ReadSettings, Deletes]]:
+            def slices() -> Iterator[_Item]:
                 for split in self.plan.reads():
                     reading = replace(self.plan.reading(split.deletes), keys=keys)
                     deletes = Deletes(storage, reading, split.slices, groups)
                     for item in split.slices:
                         yield item, reading, deletes
 
-            for item, reading, deletes in each_opened(storage, slices(), itemgetter(0)):
-                before = deletes.dropped
+            for item, reading, deletes in _opened(storage, slices(), wanted):
+                dropped = deletes.dropped
                 yield from read_batches(storage, item, reading, deletes)
-                noted[DROPPED] += deletes.dropped - before
+                noted[DROPPED] += deletes.dropped - dropped
         note_keys(keys, noted)
 
     def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[ScanTask]]:
@@ -178,6 +184,27 @@ class ScanRows:
             raise CorruptFileError(
                 f"read {rows + noted[DROPPED]} rows, but the files have {self.plan.records} by their metadata"
             )
+
+
+def _opened(storage: Storage, items: Iterator[_Item], wanted: int | None) -> Iterator[_Item]:
+    """Yield what is read, opened ahead: no more than a number of wanted rows needs, if all rows count."""
+    if wanted is None:
+        return each_opened(storage, items, itemgetter(0), lambda item: item[2].prepare(item[0]))
+    # If files have fewer rows than the metadata says, more of them are opened.
+    parts = (_needed(items, wanted), items)
+    return chain.from_iterable(each_opened(storage, part, itemgetter(0)) for part in parts)
+
+
+def _needed(items: Iterator[_Item], wanted: int) -> Iterator[_Item]:
+    """Yield the items that have a number of rows by the metadata; all if it is not known which rows are left."""
+    for item in items:
+        yield item
+        file, reading, _ = item
+        is_whole = file.start == 0 and file.length is None
+        if is_whole and not (reading.deletes or reading.row_filter or reading.keys):
+            wanted -= file.record_count
+        if wanted <= 0:
+            return
 
 
 def write_part(task: ScanTask, context: TaskContext) -> Iterator[PartReport]:

@@ -7,14 +7,20 @@ which requires all heads), so no writer overwrites another's notes.
 
 A note remains valid after its snapshot left the branch's retained history, although a tag may retain it, unless the
 snapshot was rolled back: then the branch's oldest retained snapshot is not newer than it, an earlier commit found
-that and removed the note, or logged metadata files show that it is not an ancestor of this oldest one.
+that, or logged metadata files show that it is not an ancestor of this oldest one.
+
+A commit that finds a snapshot rolled back notes that, too. The branch may later be set to a descendant of that
+snapshot, which a tag retains: then its oldest snapshot is newer than the noted one and older than that commit. So a
+mark may have several notes. The newest valid one is in the property that earlier versions read, the others are in
+another one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
 _MAX_ID_LENGTH = 64
 # Snapshot id, sequence number, expired-ms.
 _NUMBERS = 3
+# Of the property with the further notes, and what part of the limit is theirs.
+_FURTHER, _PART = "-further", 10
 # The summary key of a cherry-picked snapshot for the id of the original one.
 PICKED_FROM = "source-snapshot-id"
 
@@ -46,12 +54,15 @@ class Note:
         sequence_number: the snapshot's; 0 in format version 1.
         expired_ms: when the snapshot was first found to be expired, in ms since 1970; None while it is retained.
         value: what the mark says besides its id; JSON-ready.
+        left_at: the sequence number that the next commit had when a commit found that the snapshot was rolled back;
+            None if none found that.
     """
 
     snapshot_id: int
     sequence_number: int
     expired_ms: int | None = None
     value: tuple[Any, ...] = ()
+    left_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +72,10 @@ class NoteKind:
     Args:
         property_name: the property, a JSON object of id to ``[snapshot id, sequence number, expired-ms, *value]``
             without what is missing at the end. For a branch other than main, a dot and the branch's name are
-            appended.
+            appended. The property of the further notes has ``-further`` before the dot: a JSON object of
+            ``id@snapshot id`` to ``[snapshot id, sequence number, expired-ms, left-at, *value]``.
         marks: returns the id and the value of each of a snapshot's marks by its summary.
-        limit: the largest number of notes of a branch.
+        limit: the largest number of notes of a branch; of further ones, a tenth of it.
         kept_ms: how long a note is kept after its snapshot expired; None for as long as the limit allows.
         is_value: whether the value of a note is valid.
     """
@@ -74,21 +86,76 @@ class NoteKind:
     kept_ms: int | None
     is_value: Callable[[Sequence[Any]], bool]
 
-    def property_of(self, branch: str) -> str:
+    def property_of(self, branch: str, kind: str = "") -> str:
         """Return the property of a branch's notes."""
-        return self.property_name if branch == ancestry.MAIN else f"{self.property_name}.{branch}"
+        name = f"{self.property_name}{kind}"
+        return name if branch == ancestry.MAIN else f"{name}.{branch}"
 
     def branches(self, metadata: TableMetadata) -> list[str]:
         """Return the branches, including removed ones, that have notes."""
-        start = f"{self.property_name}."
-        named = [key.removeprefix(start) for key in metadata.properties if key.startswith(start)]
-        return [ancestry.MAIN, *named]
+        starts = [f"{self.property_name}{kind}." for kind in ("", _FURTHER)]
+        named = [
+            key.removeprefix(start)
+            for start in starts
+            for key in metadata.properties
+            if key.startswith(start)
+        ]
+        return list(dict.fromkeys([ancestry.MAIN, *named]))
 
     def notes(self, metadata: TableMetadata, branch: str) -> dict[str, Note]:
-        """Return a branch's notes by id; empty if the property is not valid."""
+        """Return a branch's notes by id, without the further ones; empty if the property is not valid."""
         found = json_object(metadata.properties.get(self.property_of(branch)))
         notes = {key: self._note(value) for key, value in found.items()}
         return {key: note for key, note in notes.items() if note is not None}
+
+    def all_notes(self, metadata: TableMetadata, branch: str) -> list[tuple[str, Note]]:
+        """Return the id and the note of each note of a branch, the further ones last."""
+        further = self._further(metadata, branch)[0]
+        return [*self.notes(metadata, branch).items(), *further]
+
+    def _further(
+        self, metadata: TableMetadata, branch: str
+    ) -> tuple[list[tuple[str, Note]], dict[str, Any]]:
+        """Return a branch's further notes, and what a later version may have written beside them."""
+        notes, others = [], {}
+        found = json_object(metadata.properties.get(self.property_of(branch, _FURTHER)))
+        for key, value in found.items():
+            is_whole = isinstance(value, list) and len(value) > _NUMBERS
+            left_at = value[_NUMBERS] if is_whole else ""
+            note = self._note([*value[:_NUMBERS], *value[_NUMBERS + 1 :]]) if is_whole else None
+            if note is not None and (left_at is None or type(left_at) is int):
+                name = key.removesuffix(f"@{note.snapshot_id}")
+                notes.append((name, replace(note, left_at=left_at)))
+            else:
+                others[key] = value
+        return notes, others
+
+    def changes(
+        self, metadata: TableMetadata, branch: str, notes: Sequence[tuple[str, Note]]
+    ) -> dict[str, str]:
+        """Return the properties to set so that a branch has these notes; those that were rolled back count least."""
+        first: dict[str, Note] = {}
+        more: list[tuple[str, Note]] = []
+        for key, note in sorted(notes, key=lambda item: _age(item[1])):
+            if key in first or note.left_at is not None:
+                more.append((key, note))
+            else:
+                first[key] = note
+        first = dict([*first.items()][: self.limit])
+        more = more[: self.limit // _PART]
+        further, others = self._further(metadata, branch)
+        found = {}
+        if first != self.notes(metadata, branch):
+            plain = {key: _plain(note) for key, note in reversed(first.items())}
+            found[self.property_of(branch)] = json.dumps(plain)
+        if _by_snapshot(more) != _by_snapshot(further):
+            rest = {
+                f"{key}@{note.snapshot_id}": [*_numbers(note), note.left_at, *note.value]
+                for key, note in more
+            }
+            kept = dict([*rest.items(), *others.items()][: self.limit // _PART])
+            found[self.property_of(branch, _FURTHER)] = json.dumps(kept)
+        return found
 
     def _note(self, value: Any) -> Note | None:
         if not isinstance(value, list) or len(value) < _NUMBERS - 1:
@@ -110,14 +177,17 @@ class Marks:
 
     A snapshot has those in its summary, and those of the snapshots from which it was cherry-picked. One of these may
     have expired, so what a commit to a branch noted of a retained snapshot is one of its marks, too.
+
+    If there are notes, `held` has the ids of the snapshots whose marks were asked for, and of their sources.
     """
 
     def __init__(self, kind: NoteKind, metadata: TableMetadata) -> None:
         self._kind = kind
         self._known = ancestry.snapshots_by_id(metadata)
         self._noted: dict[int, list[tuple[str, tuple[Any, ...]]]] = {}
+        self.held: set[int] = set()
         for branch in kind.branches(metadata):
-            for key, note in kind.notes(metadata, branch).items():
+            for key, note in kind.all_notes(metadata, branch):
                 self._noted.setdefault(note.snapshot_id, []).append((key, note.value))
 
     def of(self, snapshot: Snapshot) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -125,6 +195,7 @@ class Marks:
         for one in with_sources(self._known, snapshot):
             yield from self._kind.marks(properties_of(one))
         for number in change_ids(self._known, snapshot) if self._noted else ():
+            self.held.add(number)
             yield from self._noted.get(number, ())
 
 
@@ -150,24 +221,60 @@ def changed_notes(
     Returns:
         An empty mapping if the notes do not change.
     """
-    before = kind.notes(metadata, branch)
     history = [*reversed(added), *history_of(metadata, branch)]
     expired_ids = frozenset(expired)
-    after: dict[str, Note] = {}
     known = ancestry.snapshots_by_id(metadata)
     marks = Marks(kind, metadata)
+    newest: dict[str, Note] = {}
     for snapshot in reversed(history):
         for name, value in marks.of(snapshot):
             number = snapshot.snapshot_id
             expired_ms = now_ms if number in expired_ids else None
-            after[key_of(name)] = Note(number, snapshot.sequence_number or 0, expired_ms, value)
-    for key, note in {**_inherited(kind, metadata, branch), **before}.items():
-        if key not in after and may_be_held(note, known, history, kind.since_ms(now_ms)):
-            after[key] = note if note.expired_ms is not None else replace(note, expired_ms=now_ms)
-    newest = sorted(after.items(), key=lambda item: _age(item[1]))[: kind.limit]
-    if dict(newest) == before:
-        return {}
-    return {kind.property_of(branch): _text(dict(reversed(newest)))}
+            newest[key_of(name)] = Note(number, snapshot.sequence_number or 0, expired_ms, value)
+    after = [*newest.items()]
+    since, next_number = kind.since_ms(now_ms), getattr(metadata, "last_sequence_number", 0) + 1
+    before = [*_inherited(kind, metadata, branch), *kind.all_notes(metadata, branch)]
+    others = [
+        (key, note)
+        for key, note in before
+        if note.snapshot_id not in marks.held and not _is_old(note, since)
+    ]
+    # Of the snapshots that a branch may be set to.
+    outside = sorted(
+        snapshot.sequence_number or 0
+        for number, snapshot in (known.items() if others else ())
+        if number not in marks.held and number not in expired_ids
+    )
+    for key, note in _one_of_each(others):
+        gone = replace(note, expired_ms=note.expired_ms or now_ms, left_at=None)
+        is_retained = note.snapshot_id in known and note.snapshot_id not in expired_ids
+        left = replace(note if is_retained else gone, left_at=note.left_at or next_number)
+        if key not in newest and may_be_held(note, known, history, since):
+            after.append((key, gone))
+        elif _may_be_needed(left, outside):
+            after.append((key, left))
+    return kind.changes(metadata, branch, after)
+
+
+def _one_of_each(notes: Iterable[tuple[str, Note]]) -> Iterable[tuple[str, Note]]:
+    """Return one note for each mark and snapshot: the last that is not known to be rolled back."""
+    ordered = sorted(notes, key=lambda item: item[1].left_at is None)
+    return [(key, note) for (key, _), note in _by_snapshot(ordered).items()]
+
+
+def _by_snapshot(notes: Iterable[tuple[str, Note]]) -> dict[tuple[str, int], Note]:
+    return {(key, note.snapshot_id): note for key, note in notes}
+
+
+def _may_be_needed(left: Note, outside: Sequence[int]) -> bool:
+    """Whether a branch may be set to a descendant of a snapshot that was rolled back; no in format version 1.
+
+    Args:
+        left: the note.
+        outside: the sequence numbers of the retained snapshots that are not in the branch's history, in order.
+    """
+    at = bisect_left(outside, left.left_at or 0)
+    return at > 0 and outside[at - 1] >= max(left.sequence_number, 1)
 
 
 def changed_notes_in_expiry(
@@ -194,23 +301,25 @@ def changed_notes_in_expiry(
     removals = []
     for branch in set(kind.branches(metadata)).difference(branches):
         kept = _notes_of_former(kind, metadata, branch, now_ms)
-        if not kept:
-            removals.append(kind.property_of(branch))
-        elif kept != kind.notes(metadata, branch):
-            found[kind.property_of(branch)] = _text(kept)
+        after = {**metadata.properties, **(changes := kind.changes(metadata, branch, kept))}
+        for name in (kind.property_of(branch), kind.property_of(branch, _FURTHER)):
+            if name in after and not json_object(after[name]):
+                removals.append(name)
+            elif name in changes:
+                found[name] = changes[name]
     return found, sorted(removals)
 
 
 def _notes_of_former(
     kind: NoteKind, metadata: TableMetadata, branch: str, now_ms: int
-) -> dict[str, Note]:
+) -> list[tuple[str, Note]]:
     """Return the notes of a removed branch that may still show marks that were merged to another one."""
     known, since = ancestry.snapshots_by_id(metadata), kind.since_ms(now_ms)
-    return {
-        key: replace(note, expired_ms=now_ms if note.expired_ms is None else note.expired_ms)
-        for key, note in kind.notes(metadata, branch).items()
-        if note.snapshot_id not in known and (since is None or (note.expired_ms or now_ms) > since)
-    }
+    return [
+        (key, replace(note, expired_ms=note.expired_ms or now_ms))
+        for key, note in kind.all_notes(metadata, branch)
+        if note.snapshot_id not in known and not _is_old(note, since)
+    ]
 
 
 def noted(
@@ -225,19 +334,20 @@ def noted(
         name: the mark's id.
         since_ms: notes of snapshots that expired before this time do not count.
     """
-    metadata, key = table.metadata, key_of(name)
-    notes = {
-        one: note
-        for one in (branch, *kind.branches(metadata))
-        if (note := kind.notes(metadata, one).get(key)) is not None
-    }
+    metadata, wanted = table.metadata, key_of(name)
+    notes = [
+        (one, note)
+        for one in dict.fromkeys((branch, *kind.branches(metadata)))
+        for key, note in kind.all_notes(metadata, one)
+        if key == wanted
+    ]
     if not notes:
         return []
     known, history = ancestry.snapshots_by_id(metadata), list(history_of(metadata, branch))
     held = {number for snapshot in history for number in change_ids(known, snapshot)}
     return [
         note
-        for one, note in notes.items()
+        for one, note in notes
         if note.snapshot_id in held
         or (may_be_held(note, known, history, since_ms) and _was_held(table, branch, one, note))
     ]
@@ -326,13 +436,11 @@ def _readable(table: Table, place: str) -> TableMetadata | None:
         return None
 
 
-def _inherited(kind: NoteKind, metadata: TableMetadata, branch: str) -> dict[str, Note]:
-    """Return the notes of other branches whose retained history ends at the same snapshot."""
-    found: dict[str, Note] = {}
+def _inherited(kind: NoteKind, metadata: TableMetadata, branch: str) -> Iterator[tuple[str, Note]]:
+    """Yield the notes of other branches whose retained history ends at the same snapshot."""
     for name in kind.branches(metadata):
         if name != branch and branch in joined(metadata, frozenset({name})):
-            found |= kind.notes(metadata, name)
-    return found
+            yield from kind.all_notes(metadata, name)
 
 
 def may_be_held(
@@ -345,25 +453,28 @@ def may_be_held(
 
     A tag or another branch may retain the snapshot.
     """
-    if not history:
-        return False
-    if since_ms is not None and note.expired_ms is not None and note.expired_ms <= since_ms:
-        return False
-    return _is_cut(note, known, history)
+    return bool(history) and not _is_old(note, since_ms) and _is_cut(note, known, history)
+
+
+def _is_old(note: Note, since_ms: int | None) -> bool:
+    return since_ms is not None and note.expired_ms is not None and note.expired_ms <= since_ms
 
 
 def _is_cut(note: Note, known: Mapping[int, Snapshot], history: Sequence[Snapshot]) -> bool:
     """Whether a branch's retained history is newer than a note's snapshot."""
     oldest, snapshot = history[-1], known.get(note.snapshot_id)
     if oldest.sequence_number:
+        if note.left_at is not None and note.left_at <= oldest.sequence_number:  # check: left-runs
+            return False
         return note.sequence_number < oldest.sequence_number  # check: rolled-back-runs
     # Version 1 does not have sequence numbers.
-    return snapshot is None or snapshot.timestamp_ms < oldest.timestamp_ms
+    is_newer = snapshot is None or snapshot.timestamp_ms < oldest.timestamp_ms
+    return is_newer and note.left_at is None
 
 
-def _age(note: Note) -> tuple[int, int]:
-    """Return the sort key that orders notes from the newest to the oldest."""
-    return -(note.expired_ms or 2**63), -note.sequence_number
+def _age(note: Note) -> tuple[bool, int, int]:
+    """Return the sort key that orders notes from the newest to the oldest; those that were rolled back are last."""
+    return note.left_at is not None, -(note.expired_ms or 2**63), -note.sequence_number
 
 
 def key_of(name: str) -> str:
@@ -373,15 +484,13 @@ def key_of(name: str) -> str:
     return f"sha256:{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
-def _text(notes: Mapping[str, Note]) -> str:
-    return json.dumps({key: _plain(note) for key, note in notes.items()})
+def _numbers(note: Note) -> list[Any]:
+    return [note.snapshot_id, note.sequence_number, note.expired_ms]
 
 
 def _plain(note: Note) -> list[Any]:
-    plain = [note.snapshot_id, note.sequence_number]
-    if note.expired_ms is None and not note.value:
-        return plain
-    return [*plain, note.expired_ms, *note.value]
+    plain = [*_numbers(note), *note.value]
+    return plain[: _NUMBERS - 1] if plain[_NUMBERS - 1 :] == [None] else plain
 
 
 def json_object(text: str | None) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class DeleteConflicts:
             ConflictingFilesError: a replaced one is no longer live, or another writer added a vector for a file.
         """
         _check_version(metadata.format_version, added)  # check: delete-kinds-of-version
-        _check_targets(added)
+        _check_targets(added)  # check: one-new-vector-per-file
         vectors = _vector_targets(added)
         if not (vectors or replaced):
             return

@@ -21,6 +21,8 @@ from support.servers.s3_server import S3
 COMMITS, FIRST_COMMITS = 40, 2
 # A file of 20 MiB, and the number of them before `compact`.
 LARGE_COLUMNS, LARGE_ROWS, LARGE_FILES = 6, 437_000, 3
+# The files of two rows each of `counted_scans`.
+SCANNED_FILES = 40
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,22 @@ def counted_large(server: S3, folder: Path, *, delay_seconds: float = 0.0) -> It
         for _ in range(LARGE_FILES - 1):
             run("ingest", "ingest", source)
         yield run("large compact", "compact", "--rewrite-all")
+
+
+def counted_scans(server: S3, folder: Path, *, delay_seconds: float = 0.0) -> Iterator[Counted]:
+    """Scan a table of many files, some of whose rows are deleted then, and yield what each took; see `counted`."""
+    numbers = [*range(SCANNED_FILES)]
+    rows = {"id": [*[0] * len(numbers), *[1] * len(numbers)], "part": numbers * 2}
+    source = csv(folder, "rows.csv", **rows)
+    with _commands(server, folder, delay_seconds) as run:
+        create = ("--create", "--partition-by", "part", "--property", "format-version=3")
+        run("ingest", "ingest", source, *create)
+        yield run("scan --limit 1", "scan", "--limit", "1")
+        yield run("scan --limit 6", "scan", "--limit", "6")
+        yield run("scan --limit 6 --output", "scan", "--limit", "6", "--output", folder / "6.csv")
+        yield run("scan of all", "scan", "--output", folder / "all.csv")
+        run("delete", "delete", "--where", "id = 0 and part < 30", "--deletes", "position")
+        yield run("scan of all with deletes", "scan", "--output", folder / "left.csv")
 
 
 @contextmanager

@@ -44,15 +44,18 @@ def _meaning(column: Any) -> str:
 
 def variant_columns(parquet: Any) -> list[str]:
     """Return the names of the VARIANT columns and nested fields."""
-    # PyArrow contains the annotation of a group only in the schema's text.
+    # PyArrow contains the annotation of a group only in the schema's text, a line for each group and each leaf.
     text, columns = str(parquet.schema), parquet.schema
     if _VARIANT.search(text) is None:
         return []
-    found, leaf = [], 0
-    for line in text.splitlines():
+    found, leaf, groups = list[str](), 0, list[int]()
+    for line in text.split("\n"):
+        depth = len(line) - len(line.lstrip(" "))
         if line.endswith(";"):
-            leaf += 1
-        elif _VARIANT.search(line) and leaf < len(columns):
-            depth = (len(line) - len(line.lstrip(" "))) // 2
-            found.append(".".join(columns.column(leaf).path.split(".")[:depth]))
+            # A name may contain dots, and what looks like the end of a line.
+            path = columns.column(min(leaf, len(columns) - 1)).path
+            found += [path.rsplit(".", max((depth - group) // 2, 1))[0] for group in groups]
+            leaf, groups = leaf + 1, []
+        elif _VARIANT.search(line):
+            groups.append(depth)
     return found

@@ -189,8 +189,8 @@ class WorkRows:
     plan: WorkPlan
     shared: bytes = b""
 
-    def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
-        """Yield all rows."""
+    def stream(self, noted: Noted, wanted: int | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """Yield all rows, of which all are taken."""
         for _, batches in self.streams(noted):
             yield from batches
 

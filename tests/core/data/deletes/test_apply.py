@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import struct
+import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +30,10 @@ from support.tables.random_rows import shown
 from support.tiers import examples
 
 from lake.core.base.errors import CorruptFileError, RefusedError
-from lake.core.data.deletes.apply import Deletes, EqualityGroups
+from lake.core.data.deletes.apply import Deletes, EqualityGroups, read_rows
 from lake.core.data.deletes.puffin import PuffinWriter
 from lake.core.data.deletes.row_positions import RowPositions
+from lake.core.data.deletes.written_positions import found_rows
 from lake.core.data.keys.columns import key_schema
 from lake.core.data.rows.reader import FileSlice, ReadSettings, read_batches, read_positions
 from lake.core.io.storage.storage import Storage
@@ -461,3 +465,132 @@ def test_keys_are_read_once_for_all_files_and_forgotten_when_not_needed(
     list(read_batches(Storage(), model.files[0], reading, deletes))
     assert len(reads) == 2
     groups.close()
+
+
+class Far(Storage):
+    """A store whose answers about some files come when as many requests wait as there are such files.
+
+    Args:
+        late: the files whose requests are answered together.
+    """
+
+    def __init__(self, late: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+        self._disk, self._late = Storage(), frozenset(late)
+        self._together = threading.Barrier(max(len(late), 1), timeout=10.0)
+
+    def s3(self, location: str) -> Any:
+        """Return some store."""
+        return object(), location
+
+    def _wait(self, location: str) -> None:
+        self.asked[location] += 1
+        if location in self._late:
+            self._together.wait()
+
+    def _open(self, location: str, **options: Any) -> Any:
+        self._wait(location)
+        return self._disk._open(location, **options)
+
+    def read_part(self, location: str, start: int, size: int) -> bytes:
+        """Return bytes of a file."""
+        self._wait(location)
+        return self._disk.read_part(location, start, size)
+
+
+def _far_model(folder: Path, kind: str, files: int = 4) -> DeleteModel:
+    """Return files of three rows, the second of which is deleted by a file of its own, or by one of the partition."""
+    model, places = DeleteModel(folder), []
+    for number in range(files):
+        rows = [(number * 10 + place, "a", 0.0, 1) for place in range(3)]
+        file = model.add_data(rows, 0, 1)
+        places.append((file.path, 1))
+        more = {"spec_id": 0, "sequence_number": 2}
+        if kind == "vector":
+            delete = vector_file(folder, file, {1}, 2)
+        elif kind == "own":
+            delete = position_file(folder, places[-1:], referenced_data_file=file.path, **more)
+        else:
+            continue
+        model.add_positions(delete, {places[-1]})
+    if kind == "shared":
+        model.add_positions(position_file(folder, places, **more), set(places))
+    return model
+
+
+def _ids_far(storage: Storage, model: DeleteModel, files: Sequence[FileSlice]) -> list[int]:
+    reading = model.settings()
+    with closing(Deletes(storage, reading, files)) as deletes:
+        batches = read_rows(storage, files, reading, deletes)
+        return [number for batch in batches for number in batch.column(0).to_pylist()]
+
+
+@pytest.mark.parametrize("kind", ["vector", "own"])
+def test_the_deletes_of_files_in_a_store_are_read_at_the_same_time(
+    tmp_path: Path, kind: str
+) -> None:
+    model = _far_model(tmp_path, kind)
+    late = [delete.path for delete in model.deletes]
+    storage = Far(late)
+
+    found = _ids_far(storage, model, model.files)
+
+    assert found == [number * 10 + place for number in range(4) for place in (0, 2)]
+    assert {path: storage.asked[path] for path in late} == dict.fromkeys(late, 1)
+    assert set(storage.asked.values()) == {1}
+
+
+def test_a_delete_file_of_many_files_in_a_store_is_read_once(tmp_path: Path) -> None:
+    model, storage = _far_model(tmp_path, "shared", files=20), Far()
+
+    found = _ids_far(storage, model, model.files)
+
+    assert found == [number * 10 + place for number in range(20) for place in (0, 2)]
+    assert storage.asked[model.deletes[0].path] == 1
+
+
+def test_the_vector_of_a_file_in_a_store_is_read_once_for_its_parts(tmp_path: Path) -> None:
+    model, storage = _far_model(tmp_path, "vector"), Far()
+    parts = [
+        replace(file, skip_rows=skipped, take_rows=taken)
+        for file in model.files
+        for skipped, taken in ((0, 2), (2, 1))
+    ]
+
+    found = _ids_far(storage, model, parts)
+
+    assert found == [number * 10 + place for number in range(4) for place in (0, 2)]
+    assert [storage.asked[delete.path] for delete in model.deletes] == [1] * 4
+
+
+def test_the_deletes_of_files_that_may_not_be_read_are_not_read(tmp_path: Path) -> None:
+    model, storage = _far_model(tmp_path, "vector"), Far()
+    reading = model.settings()
+    with closing(Deletes(storage, reading, model.files)) as deletes:
+        next(read_rows(storage, model.files, reading, deletes, whole=False))
+
+    assert sum(storage.asked[delete.path] for delete in model.deletes) == 1
+
+
+def test_earlier_positions_of_files_in_a_store_are_read_at_the_same_time(tmp_path: Path) -> None:
+    model = _far_model(tmp_path, "vector")
+    storage = Far([delete.path for delete in model.deletes])
+    found = [(file, RowPositions(np.array([0]))) for file in model.files]
+    with closing(Deletes(storage, model.settings(), model.files)) as deletes:
+        rows = list(found_rows(deletes, found))
+
+    assert [(item.path, item.earlier.to_numpy().tolist()) for item in rows] == [
+        (file.path, [1]) for file in model.files
+    ]
+
+
+def test_a_broken_vector_in_a_store_is_reported_in_the_place_of_its_file(tmp_path: Path) -> None:
+    model = _far_model(tmp_path, "vector")
+    model.deletes[2] = replace(model.deletes[2], record_count=5)
+    storage, reading = Far(), model.settings()
+    with closing(Deletes(storage, reading, model.files)) as deletes:
+        batches = read_rows(storage, model.files, reading, deletes)
+        assert [next(batches).column(0).to_pylist() for _ in range(2)] == [[0, 2], [10, 12]]
+        with pytest.raises(CorruptFileError, match="has 1 positions"):
+            next(batches)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lake.core.base.errors import NotFoundError
-from lake.core.io.storage.opened_ahead import each_opened
+from lake.core.io.storage.opened_ahead import each_looked_up, each_opened
 from lake.core.io.storage.storage import Storage
 
 _SECONDS = 10.0
@@ -109,6 +109,28 @@ def test_the_item_may_be_something_else_than_its_file() -> None:
 
     assert found == [1, 0]
     assert sorted(storage.opened) == [first.path, second.path]
+
+
+def test_what_the_parts_of_a_file_need_is_read_once_before_them() -> None:
+    storage, asked, read = Far(), files("a", "a", "b", "a"), list[str]()
+
+    found = [
+        (file.path, len(read) > 0)
+        for file in each_opened(storage, asked, before=lambda file: read.append(file.path))
+    ]
+
+    assert found == [(file.path, True) for file in asked]
+    assert sorted(read) == [f"s3://bucket/{name}" for name in "aab"]
+    assert len(storage.opened) == 4
+
+
+def test_what_items_need_is_looked_up_at_the_same_time_and_nothing_is_opened() -> None:
+    storage, asked, together = Far(), files("d", "a", "c"), threading.Barrier(3, timeout=_SECONDS)
+
+    found = list(each_looked_up(storage, asked, lambda _: together.wait() and None))
+
+    assert found == asked
+    assert storage.opened == []
 
 
 def test_files_of_a_disk_are_opened_when_they_are_read(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import uuid
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from lake.core.transaction.commit.guards import RunGuard
 from lake.core.transaction.commit.operations import AppendFiles
 
 DAY_MS = 24 * 3_600_000
+FURTHER = f"{RUN_IDS}-further"
 
 
 class RunTable(TableHarness):
@@ -75,9 +77,19 @@ class RunTable(TableHarness):
         options = RetentionOptions(older_than=moment, unsafe_retention=True)
         execute(self.session, plan_expiration(self.session, self.table, options))
 
+    def lose_log(self) -> None:
+        """Remove the older metadata files."""
+        for entry in self.table.metadata.metadata_log:
+            Path(entry.metadata_file.removeprefix("file://")).unlink(missing_ok=True)
+
     def has(self, run_id: str, branch: str = "main") -> bool:
         since_ms = self.clock.now - 30 * DAY_MS
         return has_run(self.table, branch, run_id, since_ms)
+
+
+def rolled_back(harness: RunTable, run_id: str, target: int) -> None:
+    harness.run(run_id)
+    harness.pyiceberg.manage_snapshots().rollback_to_snapshot(target).commit()
 
 
 @pytest.fixture
@@ -123,8 +135,8 @@ def test_a_run_that_was_rolled_back_and_expired_does_not_count(
     harness.run("r2")
     harness.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
     harness.expire_elsewhere()
-    for entry in () if logged else harness.table.metadata.metadata_log:
-        Path(entry.metadata_file.removeprefix("file://")).unlink()
+    if not logged:
+        harness.lose_log()
 
     assert harness.has("r1")
     assert not harness.has("r2")
@@ -153,8 +165,7 @@ def test_the_log_of_metadata_shows_what_was_rolled_back_before_others_committed(
     harness.pyiceberg.append(pa.table({"id": pa.array([9], pa.int64()), "name": ["n"]}))
 
     assert [harness.has("r1"), harness.has("r2")] == [True, False]
-    for entry in harness.table.metadata.metadata_log:
-        Path(entry.metadata_file.removeprefix("file://")).unlink()
+    harness.lose_log()
     # Without it, rows that might be there are not loaded again.
     assert [harness.has("r1"), harness.has("r2")] == [True, True]
 
@@ -342,6 +353,61 @@ def test_the_number_of_notes_is_bounded(harness: RunTable) -> None:
     assert len(harness.table.properties[RUN_IDS]) < 60 * MAX_NOTED
 
 
+def test_what_a_later_version_noted_of_runs_that_were_rolled_back_is_kept(
+    harness: RunTable,
+) -> None:
+    first = harness.run("r1")
+    unknown = {"a": {"b": 1}, "c": [1, "x", None, 3], "d": 5, "e": [], "f@1": [1, 1, None, "x"]}
+    with harness.pyiceberg.transaction() as changing:
+        changing.set_properties({FURTHER: json.dumps(unknown)})
+    rolled_back(harness, "r2", first.snapshot_id)
+    harness.run("r3")
+
+    found = json.loads(harness.table.properties[FURTHER])
+    (mine,) = found.keys() - unknown.keys()
+    assert {key: found[key] for key in unknown} == unknown
+    assert mine == f"r2@{found[mine][0]}"
+    assert found[mine][1:] == [2, None, 3]
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", "3"])
+def test_further_notes_that_cannot_be_read_stop_no_commit(harness: RunTable, text: str) -> None:
+    first = harness.run("r1")
+    with harness.pyiceberg.transaction() as changing:
+        changing.set_properties({FURTHER: text, f"{FURTHER}.gone": text})
+    rolled_back(harness, "r2", first.snapshot_id)
+    harness.run("r3")
+    harness.expire(0.5)
+
+    assert list(harness.notes) == ["r1", "r3"]
+    assert f"{FURTHER}.gone" not in harness.table.properties
+
+
+def test_the_number_of_further_notes_is_bounded(harness: RunTable) -> None:
+    first = harness.run("r1")
+    rolled_back(harness, "r2", first.snapshot_id)
+    many = {f"r@{number}": [number, 1, None, 3] for number in range(MAX_NOTED)}
+    with harness.pyiceberg.transaction() as changing:
+        changing.set_properties({FURTHER: json.dumps(many)})
+    harness.run("r3")
+
+    found = json.loads(harness.table.properties[FURTHER])
+    assert len(found) == MAX_NOTED // 10
+    assert "r2" in {key.partition("@")[0] for key in found}
+
+
+def test_a_run_that_was_rolled_back_is_forgotten_when_no_ref_can_contain_it(
+    harness: RunTable,
+) -> None:
+    first = harness.run("r1")
+    rolled_back(harness, "r2", first.snapshot_id)
+    harness.run("r3")
+    harness.run("r4")
+    harness.expire(0.5)
+
+    assert json.loads(harness.table.properties[FURTHER]) == {}
+
+
 def test_notes_of_a_branch_that_is_gone_go(harness: RunTable) -> None:
     harness.run("r1")
     head = harness.table.metadata.current_snapshot_id
@@ -379,34 +445,59 @@ def test_a_long_run_id_is_noted_short(harness: RunTable) -> None:
     assert len(harness.table.properties[RUN_IDS]) < 200
 
 
-_STEPS = st.lists(
-    st.sampled_from(["run", "plain", "rollback", "expire by lake", "expire elsewhere"]),
-    min_size=1,
-    max_size=10,
+# Commits, a move of main, and what removes snapshots, in the order in which they hide a run the most.
+_ROUND = st.tuples(
+    st.lists(st.sampled_from(["run", "tagged"]), min_size=1, max_size=4),
+    st.lists(st.sampled_from(["rollback", "to the start"]), max_size=2),
+    st.lists(st.sampled_from(["run", "plain", "again"]), max_size=2),
+    st.lists(st.sampled_from(["expire by lake", "expire elsewhere", "lose the log"]), max_size=2),
+    st.lists(st.sampled_from(["to a tag", "again"]), max_size=2),
+)
+_STEPS = st.lists(_ROUND, min_size=1, max_size=3).map(
+    lambda rounds: [step for parts in rounds for part in parts for step in part]
 )
 
 
 @settings(max_examples=examples(25), deadline=None)
-@given(steps=_STEPS)
+@given(steps=_STEPS, picks=st.randoms(use_true_random=False))
 def test_a_run_that_a_commit_saw_in_the_history_is_never_loaded_twice(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], picks: random.Random
 ) -> None:
     harness = RunTable(tmp_path_factory.mktemp("runs"))
     history: list[tuple[int, str | None]] = []
+    tags: list[list[tuple[int, str | None]]] = []
+    others = {
+        "expire by lake": lambda: harness.expire(0),
+        "expire elsewhere": harness.expire_elsewhere,
+        "lose the log": harness.lose_log,
+    }
     for number, step in enumerate(["plain", *steps]):
         harness.clock.now += 1
-        if step in {"run", "plain"}:
-            name = f"r{number}" if step == "run" else None
-            history.append((harness.run(name).snapshot_id, name))
-        elif step == "rollback" and len(history) > 1:
-            back = history[-2][0]
-            if harness.table.metadata.snapshot_by_id(back):
-                history.pop()
-                harness.pyiceberg.manage_snapshots().rollback_to_snapshot(back).commit()
-        elif step == "expire by lake":
-            harness.expire(0)
-        elif step == "expire elsewhere":
-            harness.expire_elsewhere()
+        changing = harness.pyiceberg.manage_snapshots() if number else None
+        known = [name for chain in (history, *tags) for _, name in chain if name]
+        if step in {"run", "plain", "tagged"} or (step == "again" and known):
+            name = {"run": f"r{number}", "again": picks.choice(known or [""])}.get(step)
+            done = harness.run(name)
+            is_held = name in {name for _, name in history if name}
+            # Without older metadata files, a run that may be there is not loaded again.
+            assert done.already == is_held or (done.already and "lose the log" in steps)
+            if not done.already:
+                history.append((done.snapshot_id, name))
+            if step == "tagged":
+                harness.pyiceberg.manage_snapshots().create_tag(
+                    done.snapshot_id, f"t{len(tags)}"
+                ).commit()
+                tags.append([*history])
+        elif step in {"rollback", "to the start"} and len(history) > 1:
+            kept = 1 if step == "to the start" else len(history) - 1
+            if harness.table.metadata.snapshot_by_id(history[kept - 1][0]):
+                history = history[:kept]
+                changing.set_current_snapshot(history[-1][0]).commit()
+        elif step == "to a tag" and tags:
+            history = [*picks.choice(tags)]
+            changing.set_current_snapshot(history[-1][0]).commit()
+        elif step in others:
+            others[step]()
         for _, name in history:
             assert name is None or harness.has(name)
 
