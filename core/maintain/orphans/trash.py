@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from lake.core.base import locations
 from lake.core.base.clock import UUID_FORM
-from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError
+from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError, StorageError
 from lake.core.io.objects.requests import UNTRIED, ShouldContinue
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.moves import move
@@ -247,7 +247,9 @@ def is_over(trash: Trash, run_id: str) -> bool:
     """
     _check_id(run_id)
     trash.require_no_link(run_id)
-    if trash.storage.find_files(trash.within(run_id)):
+    if trash.storage.find_files(trash.within(run_id)) or trash.storage.exists(
+        trash.within(run_id, _LIST)
+    ):
         return False
     _remove_folders(trash, run_id)
     return True
@@ -308,6 +310,11 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
         )
     ]
     _check_paths(table, run, rows)  # check: paths-of-trash-list
+    # A store may not list a file that it has.
+    unlisted = [place for _, place in rows if locations.canonical(place) not in here]
+    for place, file in table.storage.look_up(unlisted).items():
+        if file is not None:
+            here[locations.canonical(place)] = file.length
     waiting = {path: place for path, place in rows if locations.canonical(place) in here}
     there = table.storage.look_up(waiting)
 
@@ -335,7 +342,7 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
     listed = {locations.canonical(place) for place in waiting.values()}
     listed.add(locations.canonical(trash.within(run.run_id, _LIST)))
     if not (failed or present or here.keys() - listed):  # check: files-off-the-list
-        remove(trash, run.run_id)
+        remove_unused_list(trash, run.run_id)
     return Restored([path for path, why in results if why is None], present, failed)
 
 
@@ -385,14 +392,20 @@ def remove(trash: Trash, run_id: str) -> tuple[DeleteOutcome, int]:
 
     Returns:
         The outcome, and the size in bytes of the deleted files; the list is not among them.
+
+    Raises:
+        StorageError: the listing of the folder lacks the list, so it is not complete.
     """
     trash.require_no_link(run_id)
     last = trash.within(run_id, _LIST)
+    found = trash.storage.find_files(trash.within(run_id))
     sizes = {
         file.location: file.length
-        for file in trash.storage.find_files(trash.within(run_id))
+        for file in found
         if locations.canonical(file.location) != locations.canonical(last)
     }
+    if len(sizes) == len(found):
+        raise StorageError(f"the storage did not list {last}", hint="run the command again")
     outcome = trash.storage.delete(sizes)
     size = sum(sizes[path] for path in outcome.deleted)
     if outcome.failed:
@@ -409,7 +422,7 @@ def remove_unused_list(trash: Trash, run_id: str) -> None:
         locations.canonical(file.location)
         for file in trash.storage.find_files(trash.within(run_id))
     }
-    if found <= {locations.canonical(last)}:
+    if found == {locations.canonical(last)}:
         trash.storage.delete([last])
         _remove_folders(trash, run_id)
 
