@@ -182,7 +182,7 @@ CHECKS = (
     _check("nested-table-files", never, _CLEAN),
     _check("paths-of-trash-list", removed, _CLEAN),
     _check("files-back-in-place", becomes("others = set[str]()"), _CLEAN),
-    _check("equal-copy-in-trash", without("_are_equal(table.storage, path, place)"), _CLEAN),
+    _check("equal-copy-in-trash", without("are_equal(table.storage, path, place)"), _CLEAN),
     _check("complete-listing", never, _CLEAN),
     _check("manifests-still-live", never, _REWRITTEN_MANIFESTS),
     _check("deleted-entries", becomes("live = entries"), _REWRITTEN_MANIFESTS),

@@ -15,6 +15,7 @@ from lake.core.base import locations
 from lake.core.base.errors import LakeError, StorageError
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.errors import translate_errors
+from lake.core.io.storage.storage import read_up_to
 
 if TYPE_CHECKING:
     from lake.core.base.clock import Ids
@@ -53,6 +54,21 @@ def move(storage: Storage, source: str, target: str, ids: Ids) -> None:
                     raise
                 _move_to_other_disk(begin.path, end.path, ids)
             flush(to_folder)
+
+
+def are_equal(storage: Storage, one: str, other: str) -> bool:
+    """Whether two files have the same bytes."""
+    with (
+        translate_errors(one),
+        storage.open_input(one) as first,
+        storage.open_input(other) as second,
+    ):
+        while True:
+            piece = read_up_to(first, _PIECE)
+            if piece != read_up_to(second, _PIECE):
+                return False
+            if not piece:
+                return True
 
 
 @contextmanager

@@ -19,9 +19,8 @@ from lake.core.base import locations
 from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError, StorageError
 from lake.core.io.objects.requests import UNTRIED, ShouldContinue
-from lake.core.io.storage.errors import translate_errors
-from lake.core.io.storage.moves import move
-from lake.core.io.storage.storage import MAX_METADATA_BYTES, DeleteOutcome, read_up_to
+from lake.core.io.storage.moves import are_equal, move
+from lake.core.io.storage.storage import MAX_METADATA_BYTES, DeleteOutcome
 from lake.core.maintain.orphans.kept_files import is_earlier_metadata
 from lake.core.maintain.orphans.listing import trash_folder
 from lake.core.table.metadata.files import is_metadata_name
@@ -48,7 +47,6 @@ _UUID, _CREATED, _FORMAT = b"lake.table-uuid", b"lake.created-ms", b"lake.format
 _THREADS = 16
 _LENGTH = 200
 _BATCH_ROWS = 4096
-_PIECE = 1 << 20
 _MAX_SIZE = 2**63
 
 
@@ -322,7 +320,7 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
         file = there[path]
         place = waiting[path]
         is_equal = file is not None and file.length == here[locations.canonical(place)]
-        return is_equal and _are_equal(table.storage, path, place)  # check: equal-copy-in-trash
+        return is_equal and are_equal(table.storage, path, place)  # check: equal-copy-in-trash
 
     present = [path for path in waiting if there[path] is not None and not is_copy(path)]
     others = set(present)  # check: files-back-in-place
@@ -344,21 +342,6 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
     if not (failed or present or here.keys() - listed):  # check: files-off-the-list
         remove_unused_list(trash, run.run_id)
     return Restored([path for path, why in results if why is None], present, failed)
-
-
-def _are_equal(storage: Storage, one: str, other: str) -> bool:
-    """Whether two files have the same bytes."""
-    with (
-        translate_errors(one),
-        storage.open_input(one) as first,
-        storage.open_input(other) as second,
-    ):
-        while True:
-            piece = read_up_to(first, _PIECE)
-            if piece != read_up_to(second, _PIECE):
-                return False
-            if not piece:
-                return True
 
 
 def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -> None:
