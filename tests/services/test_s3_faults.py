@@ -454,3 +454,24 @@ def test_an_empty_listing_of_the_trash_purges_and_restores_nothing(
     assert (purged.exit_code, purged.json()["error"]["kind"]) == (7, "storage")
     lake.ok("clean", table, "--restore", run)
     assert storage.read(lost) == b"lost"
+
+
+@pytest.mark.parametrize("fault", [page, landed(404)], ids=["page", "404"])
+def test_an_empty_listing_hides_no_other_catalog_that_continues_the_table(
+    faulty: Service, proxy: Proxy, fault: Fault
+) -> None:
+    table = faulty.table()
+    place = faulty.catalog().load_table(table).metadata_location
+    database = {"uri": f"sqlite:///{faulty.folder}/other.db"}
+    other = replace(faulty, properties={**faulty.properties, **database})
+    other.line().ok("register", table, place)
+    other.line().ok("ingest", table, csv(faulty.folder, "other.csv", id=[5]))
+    lake = faulty.line()
+    lake.ok("ingest", table, csv(faulty.folder, "third.csv", id=[2]), "--overwrite")
+    proxy.fail("GET", "list-type=2", *[fault] * 20)
+    expired = lake("--json", "expire", table, *OLD, "--retain-last", "1")
+    proxy.heal()
+
+    assert expired.exit_code == 7, expired
+    assert lake("--json", "expire", table, *OLD).exit_code == 3
+    assert other.rows() == [(1,), (5,)]

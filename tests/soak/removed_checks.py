@@ -55,6 +55,7 @@ _CLEAN = "tests/commands/test_clean.py"
 _FOOTERS = "tests/commands/test_damaged_footers.py"
 _ENTRIES = "tests/commands/test_table_entries.py"
 _GLUE = "tests/services/test_glue.py"
+_S3_FAULTS = "tests/services/test_s3_faults.py"
 _CHERRY_PICK = "tests/commands/test_cherry_pick.py"
 _REF = "tests/commands/test_ref.py"
 _ROLLBACK = "tests/commands/test_rollback.py"
@@ -184,6 +185,7 @@ CHECKS = (
     _check("files-back-in-place", becomes("others = set[str]()"), _CLEAN),
     _check("equal-copy-in-trash", without("are_equal(table.storage, path, place)"), _CLEAN),
     _check("complete-listing", never, _CLEAN),
+    _check("histories-listed", never, _S3_FAULTS),
     _check("manifests-still-live", never, _REWRITTEN_MANIFESTS),
     _check("deleted-entries", becomes("live = entries"), _REWRITTEN_MANIFESTS),
     _check("retention-floor", never, _EXPIRE, _EXPIRE_COMMAND),
