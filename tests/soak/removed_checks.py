@@ -446,6 +446,7 @@ CHECKS = (
     _check("no-link-to-folder", never, _STORAGE, _EXPIRE),
     _check("same-file", instead("state != known", "known is None"), _STORAGE),
     _check("no-late-link", without("os.O_NOFOLLOW"), _STORAGE),
+    _check("one-version-of-source", never, "tests/commands/test_changed_sources.py"),
     _check("one-version-of-object", never, "tests/core/io/objects/test_large_file.py"),
     _check("folder-unchanged-at-purge", removed, _ENTRIES),
     _check("purge-is-explicit", removed, _RACES),
