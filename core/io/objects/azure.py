@@ -123,7 +123,7 @@ class AzureObjects(CloudObjects):
 
         def is_folder() -> bool:
             described = self._client.get(self._store, key, options={"head": True})
-            return described.attributes.get(_FOLDER) == "true"
+            return bool(described.attributes.get(_FOLDER) == "true")
 
         return None if self._unless(NOT_FOUND, is_folder) else found
 

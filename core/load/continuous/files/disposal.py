@@ -136,7 +136,7 @@ def _is_copy(storage: Storage, file: WatchedFile, there: StoredFile) -> bool:
     return (
         not locations.parse(there.location).is_local
         and there.length == file.size
-        and (there.modified_ms or 0) > (file.modified_ms or 0)
+        and (there.modified_ms or 0) >= (file.modified_ms or 0)
         and are_equal(storage, file.path, there.location)
     )
 
