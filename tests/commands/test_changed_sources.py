@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 from support.cli.command_line import CommandLine
+
+from lake.core.data.sources import batches
+from lake.core.load.ingest import units
 
 LOADS = {
     "append": (),
@@ -94,3 +99,30 @@ def test_a_file_that_is_removed_while_it_is_read_is_not_loaded_in_part(
     rows = lake.ok("scan", "db.t")["result"]["rows"]
     # What was opened before is read to its end.
     assert (result.exit_code, rows) in {(0, 2), (7, 1)}
+
+
+def test_pieces_of_two_versions_of_a_file_are_not_loaded_together(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source, newer = tmp_path / "rows.parquet", tmp_path / "newer.parquet"
+    ids = list(range(1, 5))
+    for path, rows in ((source, ids), (newer, ids[::-1])):
+        names = ["a"] * len(rows)
+        pq.write_table(pa.table({"id": rows, "name": names}), path, row_group_size=1)
+    checked = batches.check_group
+
+    def replacing(*arguments: Any) -> None:
+        if newer.exists():
+            newer.rename(source)
+        checked(*arguments)
+
+    with (
+        patch.object(units, "_PIECE_BYTES", 1),
+        patch.object(batches, "check_group", replacing),
+    ):
+        result = lake("--json", "ingest", "db.log", source)
+
+    assert result.exit_code == 3, result
+    assert f"{source} was changed while it was read" in result.stderr
+    assert lake.ok("scan", "db.log")["result"]["rows"] == 1
+    lake.ok("ingest", "db.log", source)

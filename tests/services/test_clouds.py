@@ -189,6 +189,32 @@ def test_a_store_that_is_too_busy_to_delete_is_not_asked_for_each_file(
     assert not any("other-" in request.path for request in proxy.asked)
 
 
+def test_a_folder_of_a_hierarchical_namespace_is_not_an_empty_file(
+    on_azure: Service, azure: Azure
+) -> None:
+    described = {
+        "ETag": '"0x1"',
+        "Last-Modified": "Mon, 01 Jun 2026 10:00:00 GMT",
+        "x-ms-blob-type": "BlockBlob",
+        "x-ms-meta-hdi_isfolder": "true",
+    }
+    with Proxy(azure.endpoint) as proxy:
+        # Data Lake Storage answers so; Azurite has no such namespaces.
+        proxy.guard = lambda asked: (
+            Answer(200, described) if asked.method == "HEAD" and "/in" in asked.path else None
+        )
+        properties = {**on_azure.properties, **azure.properties(proxy.uri)}
+        service = Service("azure", properties, on_azure.folder, on_azure.list_files)
+        source = f"{properties['warehouse']}/in"
+        Storage(azure.properties()).write(f"{source}/a.csv", b"id\n1\n")
+        Storage(azure.properties()).write(f"{source}empty", b"")
+        service.line().ok("ingest", "db.t", source, "--create")
+
+        proxy.guard = None
+        assert Storage(properties).size(f"{source}empty") == 0
+    assert on_azure.rows() == [(1,)]
+
+
 def test_a_signature_for_the_account_is_enough(azure: Azure) -> None:
     place, container = azure.warehouse()
     own = {key: text for key, text in azure.properties().items() if "account" not in key}

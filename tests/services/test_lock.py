@@ -98,6 +98,27 @@ def test_a_lock_made_by_a_request_whose_answer_was_lost_is_held(
         assert take(storage, location, HERE) is None
 
 
+def test_a_lock_whose_refreshing_answer_was_lost_is_refreshed_further(
+    server: S3 | Gcs | Azure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
+    with Proxy(server.endpoint) as proxy:
+        storage = Storage(server.properties(proxy.uri))
+        location = f"{server.warehouse()[0]}/lake.lock"
+        lock = take(storage, location, HERE)
+        assert isinstance(lock, S3Lock)
+        proxy.fail("PUT", LOCK, reset(done=True))
+        assert lock._beat()
+        written = storage.read(location)
+        assert lock._beat()
+        assert storage.read(location) != written
+        # Another run took it over: nothing is left to refresh.
+        storage.write(location, json.dumps(asdict(DEAD)).encode())
+        assert not lock._beat()
+        lock.release()
+        assert storage.exists(location)
+
+
 def test_a_store_without_the_bucket_has_no_other_run(server: S3 | Gcs | Azure) -> None:
     place = re.sub("lake[0-9]+", "missing", server.warehouse()[0])
     assert take(Storage(server.properties()), f"{place}/t/metadata/lake.lock", HERE) is None

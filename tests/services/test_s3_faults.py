@@ -9,6 +9,8 @@ import sys
 import time
 import urllib.request
 from collections import Counter
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
@@ -387,3 +389,89 @@ def test_only_a_file_that_the_store_does_not_find_is_missing(
     assert (repair["data_files"], repair["rows"]) == (1, lost.record_count)
     left = faulty.catalog().load_table(table).scan().to_arrow()
     assert left.num_rows == 1
+
+
+def nothing(_asked: Asked, _forward: Forward) -> Answer:
+    """Answer with success and nothing else."""
+    return Answer(200)
+
+
+@pytest.fixture
+def lost(faulty: Service) -> str:
+    """A file of the table's folder that no snapshot references."""
+    path = f"{faulty.catalog().load_table(faulty.table()).location()}/data/lost.parquet"
+    Storage(faulty.properties).write(path, b"lost")
+    # A store reports its time in whole seconds; younger files are kept.
+    time.sleep(1 - time.time() % 1)
+    return path
+
+
+@pytest.mark.parametrize("fault", [page, nothing], ids=["page", "nothing"])
+def test_a_file_is_moved_only_if_the_store_has_copied_it(
+    faulty: Service, proxy: Proxy, lost: str, fault: Fault
+) -> None:
+    storage, lake, table = Storage(faulty.properties), faulty.line(), faulty.table()
+    proxy.fail("PUT", "lost", fault)
+    moved = lake.ok("clean", table, "--quarantine", *OLD, "--max-share", "100%")["result"]
+    assert (proxy.unused, moved["quarantined"], storage.exists(lost)) == (0, 1, False)
+    proxy.fail("PUT", "lost", fault)
+    restored = lake.ok("clean", table, "--restore", moved["run_id"])["result"]
+
+    assert (proxy.unused, restored["restored"]) == (0, 1)
+    assert storage.read(lost) == b"lost"
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_file_that_a_store_does_not_list_yet_is_moved_back_and_not_purged(
+    faulty: Service, proxy: Proxy, lost: str, number: int
+) -> None:
+    lists = count()
+
+    def stale(asked: Asked, answer: Answer) -> Answer:
+        if "list-type=2" not in asked.path or next(lists) != number:
+            return answer
+        rest = re.sub(rb"<Contents>(?:(?!</Contents>).)*lost.*?</Contents>", b"", answer.body)
+        return replace(answer, body=rest)
+
+    storage, lake, table = Storage(faulty.properties), faulty.line(), faulty.table()
+    run = lake.ok("clean", table, "--quarantine", *OLD, "--max-share", "100%")["result"]["run_id"]
+    proxy.changes.append(stale)
+    restored = lake.ok("clean", table, "--restore", run)
+
+    assert (restored["status"], restored["result"]["restored"]) == ("done", 1)
+    assert storage.read(lost) == b"lost"
+
+
+def test_an_empty_listing_of_the_trash_purges_and_restores_nothing(
+    faulty: Service, proxy: Proxy, lost: str
+) -> None:
+    storage, lake, table = Storage(faulty.properties), faulty.line(), faulty.table()
+    run = lake.ok("clean", table, "--quarantine", *OLD, "--max-share", "100%")["result"]["run_id"]
+    proxy.fail("GET", "list-type=2", *[page] * 20)
+    purged = lake("--json", "clean", table, "--purge", run)
+    proxy.heal()
+
+    assert (purged.exit_code, purged.json()["error"]["kind"]) == (7, "storage")
+    lake.ok("clean", table, "--restore", run)
+    assert storage.read(lost) == b"lost"
+
+
+@pytest.mark.parametrize("fault", [page, landed(404)], ids=["page", "404"])
+def test_an_empty_listing_hides_no_other_catalog_that_continues_the_table(
+    faulty: Service, proxy: Proxy, fault: Fault
+) -> None:
+    table = faulty.table()
+    place = faulty.catalog().load_table(table).metadata_location
+    database = {"uri": f"sqlite:///{faulty.folder}/other.db"}
+    other = replace(faulty, properties={**faulty.properties, **database})
+    other.line().ok("register", table, place)
+    other.line().ok("ingest", table, csv(faulty.folder, "other.csv", id=[5]))
+    lake = faulty.line()
+    lake.ok("ingest", table, csv(faulty.folder, "third.csv", id=[2]), "--overwrite")
+    proxy.fail("GET", "list-type=2", *[fault] * 20)
+    expired = lake("--json", "expire", table, *OLD, "--retain-last", "1")
+    proxy.heal()
+
+    assert expired.exit_code == 7, expired
+    assert lake("--json", "expire", table, *OLD).exit_code == 3
+    assert other.rows() == [(1,), (5,)]

@@ -16,9 +16,11 @@ import pytest
 from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Proxy
 
+from lake.core.base import interrupts
 from lake.core.base.clock import SystemClock
 from lake.core.base.errors import TimedOutError
 from lake.core.io.objects import waits
+from lake.core.io.objects.requests import StoreError
 from lake.core.io.storage.storage import Storage
 from lake.core.transaction.session import open_session
 
@@ -74,7 +76,7 @@ def storage(faulty: Service) -> Iterator[tuple[Storage, str]]:
     assert reached
     client: Any = reached[0].objects()
     before = client.address
-    client.address = replace(before, read_seconds=0.2)
+    client.address = replace(before, connect_seconds=0.2, read_seconds=0.2)
     vars(client).pop("_store", None)
     yield found, place
     client.address = before
@@ -116,6 +118,32 @@ def test_a_stop_signal_ends_a_command_whatever_it_waits_for(faulty: Service, pro
         assert result.exit_code == 143, result
     assert faulty.rows() == [(1,)]
     assert lake.ok("check", table, "--deep")["result"]["findings"] == []
+
+
+@pytest.mark.parametrize("healthy", ["gcs", "azure"], indirect=True)
+def test_a_store_that_has_no_time_is_asked_twice_and_delays_no_stop(
+    storage: tuple[Storage, str], proxy: Proxy
+) -> None:
+    reached, place = storage
+    reached.write(place, b"x")
+
+    def asked() -> int:
+        proxy.asked.clear()
+        with pytest.raises(StoreError, match="did not answer in time"):
+            reached.ask_s3(place, lambda bucket, key: bucket.get(key, 1))
+        return proxy.times("HEAD", "")
+
+    proxy.guard = lambda asked: (
+        proxy.hang(asked, lambda: Answer(0)) if asked.method == "HEAD" else None
+    )
+    assert asked() == 2
+    assert not waits.has_requests()
+    interrupts.STOPPED.set()
+    try:
+        assert asked() == 1
+    finally:
+        interrupts.STOPPED.clear()
+    assert waits.has_requests()
 
 
 class Ahead(SystemClock):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.cli.service_line import Service
+from support.faults.faulty_proxy import Proxy, refused
 from support.servers.s3_server import S3
 
 
@@ -38,6 +41,36 @@ def test_objects_are_loaded_once(on_s3: Service, s3: S3, done: str, *, glob: boo
     names = {"a b.csv", "day/b.csv", "day/d.csv"}
     kept = {"keep": names, "delete": set(), "move": {f"done/{name}" for name in names}}
     assert left == {"day/_c.csv", *kept[done]}
+
+
+def test_a_moved_object_that_could_not_be_deleted_is_not_copied_once_more(
+    on_s3: Service, s3: S3, proxy: Proxy
+) -> None:
+    bucket = s3.bucket()
+    service = replace(on_s3, properties={**on_s3.properties, "s3.endpoint": proxy.uri})
+    words = ("ingest", "db.t", "--create", "--stream", "s", "--once", "--settle", "0s")
+    words = (*words, "--watch", f"s3://{bucket}/drop", "--state", str(on_s3.folder / "state"))
+    words = (*words, "--done", f"move:s3://{bucket}/done")
+    _put(s3, f"{bucket}/drop/a.csv", 1)
+    lake = service.line("inline")
+    for method in ("POST", "DELETE"):
+        # The object with which the folder is tried is deleted before.
+        proxy.fail(method, "", lambda _, forward: forward(), *[refused(403)] * 3)
+    failed = lake("--json", *words)
+    proxy.heal()
+    assert (failed.exit_code, sorted(_files(s3, bucket))) == (
+        7,
+        [f"{bucket}/done/a.csv", f"{bucket}/drop/a.csv"],
+    )
+    lake.ok(*words)
+
+    assert _files(s3, bucket) == [f"{bucket}/done/a.csv"]
+    # Another object of this name, with the same contents, is one more. A store reports its time in whole seconds.
+    time.sleep(1)
+    _put(s3, f"{bucket}/drop/a.csv", 1)
+    lake.ok(*words, "--on-rewrite", "again")
+    assert sorted(_files(s3, bucket)) == [f"{bucket}/done/a-epoch-2.csv", f"{bucket}/done/a.csv"]
+    assert service.rows() == [(1, "a"), (1, "a")]
 
 
 def _files(s3: S3, folder: str) -> list[str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from lake.core.data.formats.ipc.reader import open_ipc
 from lake.core.data.formats.ipc.shared_values import longest_shared
 from lake.core.data.formats.orc.reader import OrcStripes
 from lake.core.data.formats.parquet.batch_sizes import batch_rows
+from lake.core.data.formats.parquet.chunk_checks import ChunkChecks
 from lake.core.data.formats.parquet.footer import batches_of_group, check_group, open_parquet
 from lake.core.data.formats.parquet.legacy_calendar import is_legacy, refuse_old_times
 from lake.core.data.formats.parquet.page_sizes import refuse_large_pages
@@ -347,6 +349,11 @@ def _parquet_batches(
     """Yield batches of columns, each with the number of its first row and the types in the file."""
     with storage.open_source(source.path) as file:
         parquet, checks = open_parquet(file, source.path)
+        if source.version not in {None, _version(file, checks)}:  # check: one-version-of-source
+            raise RefusedError(
+                f"{source.path} was changed while it was read",
+                hint="nothing was committed; load the file when it is complete",
+            )
         types, legacy = source_schema(parquet), is_legacy(parquet)
         footer = parquet.metadata
         present = parquet.schema_arrow.names
@@ -389,6 +396,7 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
     with readable(source.path), storage.open_source(source.path) as file:
         parquet, checks = open_parquet(file, source.path)
         starts = [start for start, _ in row_groups_of(parquet.metadata, checks)]
+        version = _version(file, checks)
     ends = [*starts[1:], source.size_bytes]
     pieces: list[tuple[int, list[int]]] = []
     for index, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -401,10 +409,16 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
             format=PARQUET,
             size_bytes=max(ends[groups[-1]] - start, 0),
             row_groups=tuple(groups),
+            version=version,
             needed=source.needed,
         )
         for start, groups in pieces
     ]
+
+
+def _version(file: Any, checks: ChunkChecks) -> str:
+    """Return the checksum of the footer of an open file, and the ETag of an object."""
+    return f"{crc32(checks.footer)} {file.tag if isinstance(file, LargeFile) else ''}"
 
 
 # ORC and Avro

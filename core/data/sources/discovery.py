@@ -68,6 +68,7 @@ class Source(PlainData):
         format: one of `SOURCE_FORMATS`.
         size_bytes: its size as stored.
         row_groups: the row groups of a Parquet file to load; None for all.
+        version: what differs between versions of a file that is loaded in parts; None for a whole one.
         text: how a text file is written.
         added: a file of this machine with more columns of its rows; see `lake.core.data.sources.added_columns`.
         needed: the columns that each row must have; None if a missing column is filled.
@@ -77,6 +78,7 @@ class Source(PlainData):
     format: str
     size_bytes: int
     row_groups: tuple[int, ...] | None = None
+    version: str | None = None
     text: TextFormat = AS_SHOWN
     added: str | None = None
     needed: NeededColumns | None = None
@@ -135,7 +137,7 @@ def refuse_changed(files: Iterable[Source]) -> None:
         RefusedError: there is such a file. A file that is gone was read to its end.
     """
     for file in files:
-        # Parts of a Parquet file have other sizes, and its footer shows whether it is whole.
+        # Parts of a Parquet file have other sizes, and its version was compared when each was opened.
         if file.row_groups is not None or not locations.parse(file.path).is_local:
             continue
         now = _stored(locations.parse(file.path).path)

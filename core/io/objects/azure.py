@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from lake.core.base.errors import BadInputError
-from lake.core.io.objects.cloud_objects import CloudObjects, Login
-from lake.core.io.objects.requests import StoreError
+from lake.core.io.objects.cloud_objects import CloudObjects, Entry, Login
+from lake.core.io.objects.requests import NOT_FOUND, StoreError
 from lake.core.io.objects.whole_objects import Address, Part, is_supported
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _HOST = re.compile(
     re.IGNORECASE,
 )
 _CLOUD = ".core.windows.net"
+# The metadata of a folder.
+_FOLDER = "hdi_isfolder"
 # The secrets that are a login alone, each by the property of PyIceberg, the first one first; and the other settings.
 _SECRETS = {"token": "token", "account-key": "access_key", "sas-token": "sas_token"}
 _FORMS = {
@@ -106,6 +108,24 @@ class AzureObjects(CloudObjects):
             # Without a status, it is asked for again.
             raise StoreError("Azure Error: the object was replaced between two requests")
         return end
+
+    def find(self, key: str) -> Entry | None:
+        """Return an object's description; None if it does not exist, or is a folder.
+
+        With a hierarchical namespace, a folder has the description of an empty object.
+
+        Raises:
+            StoreError: the store refused a request, or did not answer.
+        """
+        found = super().find(key)
+        if found is None or found.size:
+            return found
+
+        def is_folder() -> bool:
+            described = self._client.get(self._store, key, options={"head": True})
+            return bool(described.attributes.get(_FOLDER) == "true")
+
+        return None if self._unless(NOT_FOUND, is_folder) else found
 
     def _open(self, options: ClientConfig, retries: Any) -> Any:
         from obstore.store import AzureStore  # noqa: PLC0415 - door: remote stores only

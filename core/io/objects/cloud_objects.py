@@ -23,7 +23,9 @@ from lake.core.io.objects.requests import (
     StoreError,
     UnsupportedError,
     refusal,
+    timed_out,
 )
+from lake.core.io.objects.waits import awaited
 from lake.core.io.objects.whole_objects import SENDING_SECONDS, UNTRUSTED, Address, WholeObjects
 
 if TYPE_CHECKING:
@@ -241,16 +243,23 @@ class CloudObjects(WholeObjects):
         from http.client import HTTPException  # noqa: PLC0415 - costs 0.1 s, locks that are held only
         from urllib.request import Request, urlopen  # noqa: PLC0415
 
-        asked, status = Request(self.address.endpoint, method="HEAD"), NOT_A_RESPONSE  # noqa: S310
-        try:
-            with urlopen(asked, timeout=self.address.connect_seconds) as answer:  # noqa: S310
-                text = answer.headers.get("Date", "")
-        except (OSError, HTTPException) as error:
-            # An answer with the status of an error is an error with headers.
-            headers = getattr(error, "headers", None)
-            if headers is None:
-                raise StoreError(f"{self.name} Error NETWORK_CONNECTION: {error}") from None
-            text, status = headers.get("Date", ""), getattr(error, "code", status)
+        asked, host = Request(self.address.endpoint, method="HEAD"), self.address.host  # noqa: S310
+
+        def request() -> tuple[str, int]:
+            try:
+                with urlopen(asked, timeout=self.address.connect_seconds) as answer:  # noqa: S310
+                    return answer.headers.get("Date", ""), NOT_A_RESPONSE
+            except (OSError, HTTPException) as error:
+                if isinstance(getattr(error, "reason", error), TimeoutError):
+                    raise timed_out(host) from None
+                # An answer with the status of an error is an error with headers.
+                headers = getattr(error, "headers", None)
+                if headers is None:
+                    text = f"{self.name} Error NETWORK_CONNECTION: {error}"
+                    raise StoreError(text) from None
+                return headers.get("Date", ""), getattr(error, "code", NOT_A_RESPONSE)
+
+        text, status = awaited(host, request)
         try:
             return parsedate_to_datetime(text).timestamp()
         except (TypeError, ValueError):

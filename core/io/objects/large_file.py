@@ -65,6 +65,11 @@ class LargeFile(pa.PythonFile):  # type: ignore[misc]
         """Whether bytes can be read without another request."""
         return self._source.holds(start, stop)
 
+    @property
+    def tag(self) -> str:
+        """The ETag of the object's version."""
+        return self._source.end.tag
+
 
 @dataclass(frozen=True, slots=True)
 class _Block:

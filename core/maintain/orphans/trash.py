@@ -17,11 +17,10 @@ import pyarrow.parquet as pq
 
 from lake.core.base import locations
 from lake.core.base.clock import UUID_FORM
-from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError
+from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError, StorageError
 from lake.core.io.objects.requests import UNTRIED, ShouldContinue
-from lake.core.io.storage.errors import translate_errors
-from lake.core.io.storage.moves import move
-from lake.core.io.storage.storage import MAX_METADATA_BYTES, DeleteOutcome, read_up_to
+from lake.core.io.storage.moves import are_equal, move
+from lake.core.io.storage.storage import MAX_METADATA_BYTES, DeleteOutcome
 from lake.core.maintain.orphans.kept_files import is_earlier_metadata
 from lake.core.maintain.orphans.listing import trash_folder
 from lake.core.table.metadata.files import is_metadata_name
@@ -48,7 +47,6 @@ _UUID, _CREATED, _FORMAT = b"lake.table-uuid", b"lake.created-ms", b"lake.format
 _THREADS = 16
 _LENGTH = 200
 _BATCH_ROWS = 4096
-_PIECE = 1 << 20
 _MAX_SIZE = 2**63
 
 
@@ -247,7 +245,9 @@ def is_over(trash: Trash, run_id: str) -> bool:
     """
     _check_id(run_id)
     trash.require_no_link(run_id)
-    if trash.storage.find_files(trash.within(run_id)):
+    if trash.storage.find_files(trash.within(run_id)) or trash.storage.exists(
+        trash.within(run_id, _LIST)
+    ):
         return False
     _remove_folders(trash, run_id)
     return True
@@ -308,6 +308,11 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
         )
     ]
     _check_paths(table, run, rows)  # check: paths-of-trash-list
+    # A store may not list a file that it has.
+    unlisted = [place for _, place in rows if locations.canonical(place) not in here]
+    for place, file in table.storage.look_up(unlisted).items():
+        if file is not None:
+            here[locations.canonical(place)] = file.length
     waiting = {path: place for path, place in rows if locations.canonical(place) in here}
     there = table.storage.look_up(waiting)
 
@@ -315,7 +320,7 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
         file = there[path]
         place = waiting[path]
         is_equal = file is not None and file.length == here[locations.canonical(place)]
-        return is_equal and _are_equal(table.storage, path, place)  # check: equal-copy-in-trash
+        return is_equal and are_equal(table.storage, path, place)  # check: equal-copy-in-trash
 
     present = [path for path in waiting if there[path] is not None and not is_copy(path)]
     others = set(present)  # check: files-back-in-place
@@ -335,23 +340,8 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
     listed = {locations.canonical(place) for place in waiting.values()}
     listed.add(locations.canonical(trash.within(run.run_id, _LIST)))
     if not (failed or present or here.keys() - listed):  # check: files-off-the-list
-        remove(trash, run.run_id)
+        remove_unused_list(trash, run.run_id)
     return Restored([path for path, why in results if why is None], present, failed)
-
-
-def _are_equal(storage: Storage, one: str, other: str) -> bool:
-    """Whether two files have the same bytes."""
-    with (
-        translate_errors(one),
-        storage.open_input(one) as first,
-        storage.open_input(other) as second,
-    ):
-        while True:
-            piece = read_up_to(first, _PIECE)
-            if piece != read_up_to(second, _PIECE):
-                return False
-            if not piece:
-                return True
 
 
 def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -> None:
@@ -385,14 +375,20 @@ def remove(trash: Trash, run_id: str) -> tuple[DeleteOutcome, int]:
 
     Returns:
         The outcome, and the size in bytes of the deleted files; the list is not among them.
+
+    Raises:
+        StorageError: the listing of the folder lacks the list, so it is not complete.
     """
     trash.require_no_link(run_id)
     last = trash.within(run_id, _LIST)
+    found = trash.storage.find_files(trash.within(run_id))
     sizes = {
         file.location: file.length
-        for file in trash.storage.find_files(trash.within(run_id))
+        for file in found
         if locations.canonical(file.location) != locations.canonical(last)
     }
+    if len(sizes) == len(found):
+        raise StorageError(f"the storage did not list {last}", hint="run the command again")
     outcome = trash.storage.delete(sizes)
     size = sum(sizes[path] for path in outcome.deleted)
     if outcome.failed:
@@ -409,7 +405,7 @@ def remove_unused_list(trash: Trash, run_id: str) -> None:
         locations.canonical(file.location)
         for file in trash.storage.find_files(trash.within(run_id))
     }
-    if found <= {locations.canonical(last)}:
+    if found == {locations.canonical(last)}:
         trash.storage.delete([last])
         _remove_folders(trash, run_id)
 

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lake.core.base import locations
-from lake.core.base.errors import InvalidRequestError, NotFoundError, StorageError
+from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.spec.properties.table_properties import DATA_PATH, METADATA_PATH
-from lake.core.table.metadata.roots import roots_of
+from lake.core.table.metadata.roots import roots_of, unlisted
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as PyIcebergCatalog
@@ -239,10 +239,7 @@ class Table:
         if not (listed or self.creating) and locations.folded(
             folder.rstrip("/")
         ) == locations.folded(here):
-            raise StorageError(
-                f"the storage lists nothing in {folder}, which contains {self.metadata_location}",
-                hint="run the command again when the storage lists the files of this folder",
-            )
+            raise unlisted(folder, self.metadata_location)
 
     def is_still(self, earlier: Table) -> bool:
         """Whether this is a table that was loaded earlier, and not a new one of its name."""

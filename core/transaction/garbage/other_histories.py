@@ -26,7 +26,7 @@ from lake.core.table.metadata.commit_marks import has_mark, mark_of
 from lake.core.table.metadata.files import VERSION_HINT, is_metadata_name, version_of
 from lake.core.table.metadata.folders import Folders, Places
 from lake.core.table.metadata.histories import StateOfTable, find_document, state_in
-from lake.core.table.metadata.roots import roots_of
+from lake.core.table.metadata.roots import roots_of, unlisted
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -151,9 +151,9 @@ class _Listed:
 
     @classmethod
     def of(cls, storage: Storage, metadata: TableMetadata, place: str) -> _Listed:
-        own = METADATA_PATH.of(metadata.properties)
+        own, beside = METADATA_PATH.of(metadata.properties), place.rpartition("/")[0]
         named = [
-            place.rpartition("/")[0],
+            beside,
             locations.join(metadata.location, "metadata"),
             *([own] if own else []),
         ]
@@ -165,6 +165,11 @@ class _Listed:
             for name, is_folder in storage.list_folder(folder)
             if not is_folder
         }
+        # A table without snapshots has no other files there than its metadata, which some servers keep elsewhere.
+        first = next(iter(folders))
+        is_listed = any(file.startswith(f"{first}/") for file in files)
+        if metadata.snapshots and not is_listed:  # check: histories-listed
+            raise unlisted(beside, place)
         return cls(frozenset(folders), files, place_of)
 
     def metadata_files(self) -> Iterator[str]:

@@ -39,8 +39,12 @@ class S3Lock:
         with suppress(OSError, UnsupportedError, LakeError):
             tag = _put(self._storage, self._location, self._owner, self._clock, over=self._tag)
             if tag is None:
-                # Another has taken it over.
-                return False
+                held = _get(self._storage, self._location)
+                if not (held and _is_of(held, self._owner)):
+                    # Another has taken it over.
+                    return False
+                # A response was lost: the object was refreshed nevertheless.
+                tag = held.tag
             self._tag = tag
         return True
 

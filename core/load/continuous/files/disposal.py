@@ -22,8 +22,8 @@ from lake.core.base.errors import (
 from lake.core.base.options import Option
 from lake.core.data.sources.discovery import look_up_sources, source_folder
 from lake.core.io.long_names import shortened
-from lake.core.io.storage.moves import move
-from lake.core.io.storage.storage import Storage
+from lake.core.io.storage.moves import are_equal, move
+from lake.core.io.storage.storage import Storage, StoredFile
 from lake.core.load.continuous.files.listing import WatchedFile, comparable
 from lake.core.load.continuous.options import Done, WatchOptions
 from lake.core.transaction.session import Session
@@ -125,9 +125,20 @@ def _dispose(
     for file in same if options.done_folder is not None else ():
         below = file.path.removeprefix(source_folder(options.source)).lstrip("/")
         target = locations.join(options.done_folder or "", below)
-        if storage.look_up([target])[target] is not None:
+        there = storage.look_up([target])[target]
+        if there is not None and not _is_copy(storage, file, there):
             target = _of_epoch(target, epoch)
         move(storage, file.path, target, session.ids)
+
+
+def _is_copy(storage: Storage, file: WatchedFile, there: StoredFile) -> bool:
+    """Whether a file of a store is the copy of a source that a run made and then could not delete."""
+    return (
+        not locations.parse(there.location).is_local
+        and there.length == file.size
+        and (there.modified_ms or 0) >= (file.modified_ms or 0)
+        and are_equal(storage, file.path, there.location)
+    )
 
 
 def set_aside(storage: Storage, file: WatchedFile, folder: str, reason: str, ids: Ids) -> None:
