@@ -643,6 +643,23 @@ def test_evolve_adds_fields_of_structs_in_lists_and_maps(
     ]
 
 
+def test_evolve_adds_no_fields_to_the_keys_of_maps(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    key = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    pairs = [({"x": 1, "y": 1}, 1), ({"x": 1, "y": 2}, 2)]
+    source = pa.table({"m": pa.array([pairs], pa.map_(key, pa.int64()))})
+    write_parquet(tmp_path / "a.parquet", source)
+    lake.ok("create", "db.t", "m map<struct<x: long>, long>")
+
+    for options in ((), ("--evolve",)):
+        refused = lake("ingest", "db.t", tmp_path / "a.parquet", *options)
+        assert refused.exit_code == 7
+        assert "has column m.key.y (long), which the table lacks" in refused.stderr
+        assert "--evolve" not in refused.stderr
+    assert rows_of(warehouse) == []
+
+
 def test_a_new_column_with_the_name_of_a_partition_field_is_refused(
     lake: CommandLine, tmp_path: Path
 ) -> None:
