@@ -73,8 +73,9 @@ def alter(
 ) -> Outcome:
     """Change a table's columns, partitioning, order, properties or format.
 
-    All changes are made in one commit, and no file is rewritten. Columns are named as before the
-    command. Types are written as for lake create.
+    All changes are made in one commit, and no file is rewritten. Columns to change are named as
+    before the command, those of new files and properties as after it. Types are written as for
+    lake create.
     """
     from lake.core.maintain.definition.alter import Alteration, execute, plan_alter
     from lake.core.maintain.definition.schema_edits import SchemaEdits

@@ -505,6 +505,23 @@ def test_the_values_of_folders_are_those_of_columns_that_files_do_not_have(
     ]
 
 
+def test_a_plus_in_a_folder_is_a_space_of_iceberg_where_the_column_shows_it(
+    lake: CommandLine, folder: Path
+) -> None:
+    create(lake, "id long", "country string", by="country")
+    named = [("a+b", "a b"), ("a+b", "a+b"), ("a%2Bb", "a+b"), ("a b", "a b"), ("a+b", None)]
+    for number, (country, value) in enumerate(named):
+        path = folder / f"country={country}" / f"{number}.parquet"
+        write(path, {"id": [number]} | ({} if value is None else {"country": [value]}))
+    lake.ok("add-files", "db.t", folder)
+
+    rows = lake.rows(by="id")
+    # Writers that leave the column out do not write a space so.
+    assert [row["country"] for row in rows] == [value or "a+b" for _, value in named]
+    other = write(folder / "country=a%2Bb" / "other.parquet", {"id": [9], "country": ["a b"]})
+    assert "another value" in lake("add-files", "db.t", other).stderr
+
+
 @pytest.mark.parametrize(
     ("where", "values", "said"),
     [

@@ -66,7 +66,11 @@ def test_a_rename_and_its_reversal_use_the_first_schema_again(lake: CommandLine)
 
 def test_two_columns_exchange_their_names(lake: CommandLine) -> None:
     lake.load("id,a,b\n1,x,y\n", "--create")
-    lake.ok("alter", "db.t", "--rename-column", "a=b", "--rename-column", "b=a")
+    first = lake.table().schema().find_field("a").field_id
+    names = ("--rename-column", "a=b", "--rename-column", "b=a")
+    # The new partitioning has the new names.
+    lake.ok("alter", "db.t", *names, "--partition-by", "b")
+    assert [item.source_id for item in lake.table().spec().fields] == [first]
     assert lake.rows(by="id") == [{"id": 1, "b": "x", "a": "y"}]
 
 
@@ -80,6 +84,41 @@ def test_properties_are_set_and_removed_and_follow_the_names_of_columns(lake: Co
 
     assert lake.table().metadata.properties == {f"{metrics}date": "full", "owner": "b"}
     assert lake.ok("alter", "db.t", "--set", "owner=b")["status"] == "nothing-to-do"
+
+
+@pytest.mark.parametrize("second", ["id=day", "id=tags"])
+def test_properties_follow_names_that_columns_pass_on(lake: CommandLine, second: str) -> None:
+    metrics = "write.metadata.metrics.column."
+    create(lake, *("--property", f"{metrics}day=full", "--property", f"{metrics}id=none"))
+    chain = ["--rename-column", "day=id", "--rename-column", second]
+    lake.ok("alter", "db.t", *chain, "--rename-column", "tags=other")
+
+    new = second.removeprefix("id=")
+    expected = {f"{metrics}id": "full", f"{metrics}{new}": "none"}
+    assert lake.table().metadata.properties == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("--widen", "spots.key.x=long"),
+        ("--add-column", "spots.key.y int"),
+        ("--rename-column", "spots.key.x=y"),
+        ("--drop-column", "spots.key.x"),
+        ("--widen", "counts.key=long"),
+    ],
+)
+def test_the_keys_of_maps_are_not_changed(lake: CommandLine, change: tuple[str, str]) -> None:
+    maps = ("spots map<struct<x: int, z: int>, int>", "counts map<int, int>")
+    lake.ok("create", "db.t", "id int", *maps)
+    before = lake.table().metadata
+
+    refused = lake("alter", "db.t", *change, "--add-column", "other int")
+
+    assert refused.exit_code == 3
+    assert "is part of a key of a map" in refused.stderr
+    assert lake.table().metadata == before
+    lake.ok("alter", "db.t", "--widen", "counts.value=long", "--drop-column", "spots")
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -154,6 +193,8 @@ def test_a_preview_changes_nothing(lake: CommandLine) -> None:
         (("--widen", "id=string"), 3),
         (("--widen", "place.x=float", "--widen", "id=date"), 3),
         (("--drop-column", "tags", "--widen", "tags=long"), 2),
+        (("--drop-column", "spot", "--add-column", "spot.y int"), 2),
+        (("--drop-column", "spot", "--rename-column", "spot.x=y"), 2),
         (("--set", "uuid=1"), 2),
         (("--set", "format-version=3"), 2),
         (("--set", "a=1", "--unset", "a"), 2),
@@ -176,7 +217,9 @@ def test_a_change_that_breaks_the_table_is_refused(
     lake: CommandLine, arguments: tuple[str, ...], code: int
 ) -> None:
     layout = ("--partition-by", "day(day)", "--sort-by", "place.x", "--key", "id")
-    before = create(lake, *layout)
+    create(lake, *layout)
+    lake.ok("alter", "db.t", "--add-column", "spot struct<x: int>")
+    before = lake.table().metadata
     assert lake("alter", "db.t", *arguments).exit_code == code
     assert lake.table().metadata == before
 

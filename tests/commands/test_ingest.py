@@ -643,6 +643,50 @@ def test_evolve_adds_fields_of_structs_in_lists_and_maps(
     ]
 
 
+@pytest.mark.parametrize("options", [(), ("--max-rejects", "0", "--rejects", "bad.json")])
+def test_evolve_reads_nested_values_of_json_as_the_table_has_them(
+    lake: CommandLine, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    lake.ok(
+        *("create", "db.t", "id long", "m map<int, string>", "l list<double>"),
+        *("s struct<d: double, m: map<struct<x: int>, int>>", "n list<struct<d: double>>"),
+    )
+    rows: list[dict[str, Any]] = [
+        {"id": 1, "m": [[1, "a"]], "l": [0.5, "NaN"], "s": {"d": "NaN", "m": [[{"x": 1}, 2]]}},
+        {"id": 2, "m": [], "l": [1], "s": {"d": 1.5, "m": None}, "n": [{"d": "NaN"}, {"d": 1}]},
+    ]
+    source = tmp_path / "rows.json"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = lake.ok("ingest", "db.t", source, "--evolve", *options)
+    assert done["plan"]["new_columns"] == []
+    expected = [{"n": None, **row} for row in rows]
+    assert sorted(lake.scanned(), key=lambda row: row["id"]) == expected
+
+    rows[1]["s"]["new"], rows[0]["n"] = "text", [{"d": 2, "new": [[1], [2.5]]}]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = lake.ok("ingest", "db.t", source, "--evolve", *options)
+    assert {"s.new", "n.element.new"} < set(done["plan"]["new_columns"])
+    found = [row for row in lake.scanned("--where", "id = 1") if row["n"] is not None]
+    assert found[0]["n"] == [{"d": 2, "new": [[1], [2.5]]}]
+
+
+def test_evolve_adds_no_fields_to_the_keys_of_maps(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    key = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    pairs = [({"x": 1, "y": 1}, 1), ({"x": 1, "y": 2}, 2)]
+    source = pa.table({"m": pa.array([pairs], pa.map_(key, pa.int64()))})
+    write_parquet(tmp_path / "a.parquet", source)
+    lake.ok("create", "db.t", "m map<struct<x: long>, long>")
+
+    for options in ((), ("--evolve",)):
+        refused = lake("ingest", "db.t", tmp_path / "a.parquet", *options)
+        assert refused.exit_code == 7
+        assert "has column m.key.y (long), which the table lacks" in refused.stderr
+        assert "--evolve" not in refused.stderr
+    assert rows_of(warehouse) == []
+
+
 def test_a_new_column_with_the_name_of_a_partition_field_is_refused(
     lake: CommandLine, tmp_path: Path
 ) -> None:

@@ -40,6 +40,19 @@ def test_partitions_are_listed_with_their_sizes_and_last_changes(lake: CommandLi
     assert listed(lake)["day=2026-01-02"]["idle"] is None
 
 
+def test_uuids_and_nanoseconds_are_named_as_iceberg_java_names_them(lake: CommandLine) -> None:
+    columns = ("u uuid", "at timestamp_ns", "zoned timestamptz_ns")
+    every = ("--partition-by", "u, at, zoned", "--format-version", "3")
+    lake.ok("create", "db.t", *columns, *every)
+    uuid, at = "00000000-0000-0000-0000-0000000000aa", "1969-12-31T23:59:59.999999999"
+    lake.load(f"u,at,zoned\n{uuid},{at},{at}Z\n,,\n")
+
+    at = at.replace(":", "%3A")
+    named = f"u={uuid}/at={at}/zoned={at}%2B00%3A00"
+    assert set(listed(lake)) == {named, "u=null/at=null/zoned=null"}
+    assert len(list(lake.warehouse.glob(f"db/t/data/{named}/*.parquet"))) == 1
+
+
 def test_a_delete_changes_its_partition_and_makes_the_number_of_rows_uncertain(
     lake: CommandLine,
 ) -> None:

@@ -400,3 +400,23 @@ def test_a_default_that_its_type_cannot_hold_is_reported(
 
     assert result.exit_code == 7, result
     assert "default of column d" in result.stderr
+
+
+def test_a_default_keeps_its_value_when_a_float_becomes_a_double(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    fields = [
+        {"id": 3, "name": "f", "type": "float", "initial-default": 0.1, "write-default": 0.3},
+        {"id": 4, "name": "i", "type": "int", "initial-default": 5},
+    ]
+    read = table_with(warehouse, fields)
+    before = read()
+
+    lake.ok("alter", "db.t", "--widen", "f=double", "--widen", "i=long")
+
+    # As in Iceberg Java: the value that a float of 32 bits has.
+    assert read() == before == [{"id": 0, "f": 0.10000000149011612, "i": 5}]
+    lake.load("id\n1\n")
+    assert read()[1]["f"] == 0.30000001192092896
+    (found,) = (item for item in pyiceberg_table(warehouse).schema().fields if item.name == "f")
+    assert found.initial_default == before[0]["f"]

@@ -6,10 +6,10 @@ would skip a file with a wrong partition although they need its rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_plus
 
 import pyarrow as pa
 from pyiceberg.transforms import (
@@ -51,8 +51,12 @@ _ORDERED = (
 _HINT = "load its rows with `lake ingest` instead, which divides them by partition"
 
 
-def folder_values(path: str) -> dict[str, str]:
-    """Return the values of the folders ``column=value`` in a path, unquoted.
+def folder_values(path: str, unquoted: Callable[[str], str] = unquote) -> dict[str, str]:
+    """Return the values of the folders ``column=value`` in a path.
+
+    Args:
+        path: the path.
+        unquoted: how a value is unquoted.
 
     Raises:
         RefusedError: two folders name one column.
@@ -64,7 +68,7 @@ def folder_values(path: str) -> dict[str, str]:
             continue
         if unquote(name) in found:
             raise RefusedError(f"{path} has several folders for the column {unquote(name)}")
-        found[unquote(name)] = unquote(value)
+        found[unquote(name)] = unquoted(value)
     return found
 
 
@@ -167,7 +171,11 @@ class _Finder:
         if not stored.is_valid:
             same = folder in {_NULL, _NULL_TEXT}
         else:
-            same = folder != _NULL and self._parsed(folder, source_id, name)[0].equals(stored)
+            # Iceberg writes a space as a plus; writers of Hive's folders quote neither.
+            spaced = pa.scalar(folder_values(self._path, unquote_plus)[name])
+            same = folder != _NULL and (
+                self._parsed(folder, source_id, name)[0].equals(stored) or spaced.equals(stored)
+            )
         if not same:
             raise RefusedError(
                 f"{self._path} is in the folder {name}={folder}, but its column {name} has another value",

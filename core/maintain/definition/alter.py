@@ -340,11 +340,16 @@ def _properties(
     for name in unknown_names(given):
         session.warn(f"the table property {name} is stored, but Iceberg has no such property")
     wanted = {key: text for key, text in before.items() if key not in alteration.unset}
-    for old, new in renamed_columns(table.schema, schema).items():
-        for setting in HONOURED:
-            text = wanted.pop(setting.name + old, None) if setting.is_per_column else None
-            if text is not None and new is not None:
-                wanted[setting.name + new] = text
+    names = renamed_columns(table.schema, schema)
+    moved = {
+        setting.name + old: None if new is None else setting.name + new
+        for setting in HONOURED
+        if setting.is_per_column
+        for old, new in names.items()
+    }
+    # Two columns may exchange their names.
+    taken = {key: wanted.pop(key) for key in moved.keys() & wanted.keys()}
+    wanted |= {new: text for key, text in taken.items() if (new := moved[key]) is not None}
     wanted |= given
     changed = {key: text for key, text in wanted.items() if before.get(key) != text}
     return changed, sorted(before.keys() - wanted.keys())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import (
@@ -101,16 +102,19 @@ def _resolved(metadata: TableMetadata, edits: SchemaEdits) -> _Resolved:
     dropped = frozenset(_id_of(schema, name) for name in edits.drop)
     names = {_id_of(schema, old): _checked_name(new) for old, new in edits.rename.items()}
     types = {_id_of(schema, name): parse_type(text) for name, text in edits.widen.items()}
-    if twice := dropped & (names.keys() | types.keys()):
+    added = _added(metadata, edits.add)
+    changed = names.keys() | types.keys() | added.keys()
+    if twice := changed & {one for column in dropped for one in _ids(schema.find_field(column))}:
         name = schema.find_column_name(min(twice))
         raise InvalidRequestError(f"column {name} cannot be both dropped and changed")
+    _refuse_in_keys(schema, dropped | changed)
     for column in dropped:
         _refuse_drop(metadata, column)
     for column in names:
         _refuse_part_of_container(schema, column, "renamed")
     for column, kind in types.items():
         _refuse_narrowing(metadata, column, kind)
-    return _Resolved(_added(metadata, edits.add), names, dropped, types)
+    return _Resolved(added, names, dropped, types)
 
 
 def _id_of(schema: Schema, name: str) -> int:
@@ -138,6 +142,16 @@ def _refuse_part_of_container(schema: Schema, column: int, verb: str) -> None:
         if column in parts:
             raise RefusedError(
                 f"{schema.find_column_name(column)} is part of a {kind}: it cannot be {verb}"
+            )
+
+
+def _refuse_in_keys(schema: Schema, columns: frozenset[int]) -> None:
+    """Refuse changes of the keys of maps: they would change which keys are equal."""
+    for one in schema.field_ids:
+        kind = schema.find_field(one).field_type
+        if isinstance(kind, MapType) and (found := columns.intersection(_ids(kind.key_field))):
+            raise RefusedError(
+                f"{schema.find_column_name(min(found))} is part of a key of a map: it cannot be changed"
             )
 
 
@@ -249,6 +263,10 @@ def _changed(item: NestedField, edits: _Resolved) -> NestedField:
     kind = _type(item.field_type, item.field_id, edits)
     if kind is not item.field_type:
         changes["field_type"] = kind
+    if isinstance(item.field_type, FloatType) and isinstance(kind, DoubleType):
+        # Rows that have a default keep its value, which is that of a float of 32 bits.
+        defaults = {"initial_default": item.initial_default, "write_default": item.write_default}
+        changes |= {key: pa.scalar(value, pa.float32()).as_py() for key, value in defaults.items()}
     name = edits.names.get(item.field_id, item.name)
     if name != item.name:
         changes["name"] = name
@@ -266,7 +284,6 @@ def _type(kind: IcebergType, field_id: int, edits: _Resolved) -> IcebergType:
         element = _type(kind.element_type, kind.element_id, edits)
         return kind if element is kind.element_type else list_of(kind, element)
     if isinstance(kind, MapType):
-        # Changes of a key would change which keys are equal.
         value = _type(kind.value_type, kind.value_id, edits)
         return kind if value is kind.value_type else map_of(kind, kind.key_type, value)
     return kind

@@ -27,8 +27,8 @@ def enable_defaults() -> None:
     write: Any = to_json
     read.register(TimestampNanoType, lambda _, value: _nanoseconds(value, timestamp_to_nanos))
     read.register(TimestamptzNanoType, lambda _, value: _nanoseconds(value, timestamptz_to_nanos))
-    write.register(TimestampNanoType, lambda _, value: _text(value))
-    write.register(TimestamptzNanoType, lambda _, value: f"{_text(value)}+00:00")
+    write.register(TimestampNanoType, lambda _, value: nanoseconds_text(value))
+    write.register(TimestamptzNanoType, lambda _, value: f"{nanoseconds_text(value)}+00:00")
     read.register(StructType, lambda _, value: _empty(value))
     write.register(StructType, lambda _, __: {})
 
@@ -40,7 +40,8 @@ def _nanoseconds(value: object, parse: Callable[[str], int]) -> int:
     return found
 
 
-def _text(value: int) -> str:
+def nanoseconds_text(value: int) -> str:
+    """Return nanoseconds since 1970 as a time of ISO 8601 without a zone."""
     text: str = pa.scalar(value, pa.timestamp("ns")).cast(pa.string()).as_py()
     return text.replace(" ", "T")
 

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from struct import error as StructError  # noqa: N812 - a class with a module's name
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
+from uuid import UUID
 
 from pyiceberg.conversions import from_bytes
+from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UUIDType
 
 from lake.core.base.errors import BadInputError
+from lake.core.spec.types.default_values import nanoseconds_text
 from lake.core.spec.types.single_values import partition_type, source_type
 
 if TYPE_CHECKING:
@@ -49,6 +52,10 @@ def human_value(
         raise BadInputError(
             f"the partition field {field.name} has a value that is not {kind}"
         ) from error
+    if isinstance(kind, TimestampNanoType | TimestamptzNanoType) and internal is not None:
+        # PyIceberg writes the number.
+        zone = "+00:00" if isinstance(kind, TimestamptzNanoType) else ""
+        return f"{nanoseconds_text(internal)}{zone}"
     try:
         return field.transform.to_human_string(source, internal)
     except OverflowError:
@@ -64,4 +71,7 @@ def quoted(text: str) -> str:
 
 def _internal(value: bytes | None, kind: Any) -> Any:
     """Return a single value as PyIceberg's transforms represent it (ints for dates and times)."""
-    return None if value is None else from_bytes(kind, value)
+    if value is None:
+        return None
+    found: Any = from_bytes(kind, value)
+    return UUID(bytes=found) if isinstance(kind, UUIDType) else found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, MapType, StructType, UnknownType
+from pyiceberg.types import IcebergType, ListType, MapType, StructType, UnknownType
 
 from lake.core.base.arrow import one_array
 from lake.core.base.errors import BadInputError
@@ -161,7 +161,10 @@ class _Inference:
                 if kind.is_primitive:
                     continue
                 _check_shape(item.type, kind, item.name)
-            joint[item.name] = _joined(types.get(item.name, pa.null()), item.type, item.name)
+            new = (
+                item.type if kind is None or kind.is_primitive else _without_known(item.type, kind)
+            )
+            joint[item.name] = _joined(types.get(item.name, pa.null()), new, item.name)
         return joint
 
     def _add_lines(self, block: Block) -> None:
@@ -182,7 +185,10 @@ class _Inference:
         row = parsed_line(line, number, path)
         fields = [(name, value) for name, value in row.items() if not self._is_plain(name)]
         try:
-            found = [pa.field(name, _type_of(value, name)) for name, value in fields]
+            found = [
+                pa.field(name, _type_of(value, name, self._known.get(name)))
+                for name, value in fields
+            ]
             self._types = self._with_types(found, self._types)
         except BadInputError as error:
             raise BadInputError(
@@ -226,12 +232,40 @@ def _check_shape(found: pa.DataType, kind: IcebergType, name: str) -> None:
         raise BadInputError(f"column {name} is {_word(found)}, and {type_text(kind)} in the table")
 
 
-def _type_of(value: Any, name: str) -> pa.DataType:
-    """Return the type of a value of Python's parser.
+def _is_known(kind: IcebergType | None, *, nested: bool) -> bool:
+    """Whether a value has a type in the table: it is checked when it is read, and shows no new field."""
+    if isinstance(kind, MapType):
+        return nested
+    return kind is not None and kind.is_primitive and not (nested or isinstance(kind, UnknownType))
+
+
+def _parts(kind: IcebergType | None) -> Mapping[str, IcebergType]:
+    fields = kind.fields if isinstance(kind, StructType) else ()
+    return {item.name: item.field_type for item in fields}
+
+
+def _without_known(found: pa.DataType, kind: IcebergType | None) -> pa.DataType:
+    """Return an inferred type with NULL for the values that have a type in the table."""
+    is_object, is_array = pa.types.is_struct(found), pa.types.is_list(found)
+    if _is_known(kind, nested=is_object or is_array):
+        return pa.null()
+    if is_object:
+        parts = _parts(kind)
+        fields = [(item.name, _without_known(item.type, parts.get(item.name))) for item in found]
+        return pa.struct(fields)
+    if is_array and isinstance(kind, ListType):
+        return pa.list_(_without_known(found.value_type, kind.element_type))
+    return found
+
+
+def _type_of(value: Any, name: str, known: IcebergType | None = None) -> pa.DataType:
+    """Return the type of a value of Python's parser; NULL for what has a type in the table.
 
     Raises:
         BadInputError: no type fits all values of a list, or a number is too large.
     """
+    if _is_known(known, nested=isinstance(value, Mapping | list)):
+        return pa.null()
     if isinstance(value, bool):
         return pa.bool_()
     if isinstance(value, int) and -(2**63) <= value < 2**63:
@@ -243,11 +277,15 @@ def _type_of(value: Any, name: str) -> pa.DataType:
     if isinstance(value, str):
         return pa.string()
     if isinstance(value, Mapping):
-        return pa.struct([(key, _type_of(one, f"{name}.{key}")) for key, one in value.items()])
+        parts = _parts(known)
+        return pa.struct(
+            [(key, _type_of(one, f"{name}.{key}", parts.get(key))) for key, one in value.items()]
+        )
     if isinstance(value, list):
         kind, inner = pa.null(), f"{name}.element"
+        element = known.element_type if isinstance(known, ListType) else None
         for one in value:
-            kind = _joined(kind, _type_of(one, inner), inner)
+            kind = _joined(kind, _type_of(one, inner, element), inner)
         return pa.list_(kind)
     return pa.null()
 
