@@ -387,7 +387,8 @@ def remove(trash: Trash, run_id: str) -> tuple[DeleteOutcome, int]:
         for file in found
         if locations.canonical(file.location) != locations.canonical(last)
     }
-    if len(sizes) == len(found):
+    # Another process may have purged the run at the same time.
+    if len(sizes) == len(found) and trash.storage.exists(last):
         raise StorageError(f"the storage did not list {last}", hint="run the command again")
     outcome = trash.storage.delete(sizes)
     size = sum(sizes[path] for path in outcome.deleted)

@@ -165,10 +165,8 @@ class _Listed:
             for name, is_folder in storage.list_folder(folder)
             if not is_folder
         }
-        # A table without snapshots has no other files there than its metadata, which some servers keep elsewhere.
-        first = next(iter(folders))
-        is_listed = any(file.startswith(f"{first}/") for file in files)
-        if metadata.snapshots and not is_listed:  # check: histories-listed
+        # Some servers keep metadata files elsewhere, but a table with snapshots has other files in these folders.
+        if metadata.snapshots and not files:  # check: histories-listed
             raise unlisted(beside, place)
         return cls(frozenset(folders), files, place_of)
 
