@@ -14,6 +14,7 @@ from lake.core.data.deletes.written_positions import deleted_rows, write_positio
 from lake.core.data.rows.reader import FileSlice, ReadSettings
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.tasks import TaskContext
+from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.table.manifests.data_files import DataFile
 
 
@@ -61,7 +62,12 @@ def convert(task: ConvertTask, context: TaskContext) -> Iterator[ConvertReport]:
     found: list[DeletedRows] = []
     rows = 0
     with closing(Deletes(context.storage, task.reading, task.files)) as deletes:
-        for file in deletes.each_prepared(task.files):
+        ahead = (
+            each_opened(context.storage, task.files, before=deletes.prepare)
+            if task.compares_keys
+            else deletes.each_prepared(task.files)
+        )
+        for file in ahead:
             context.check_cancelled()
             positions, earlier = _rows_of(file, deletes, compares_keys=task.compares_keys)
             if added := len(positions.without(earlier)):
