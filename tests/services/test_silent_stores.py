@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -144,6 +145,29 @@ def test_a_store_that_has_no_time_is_asked_twice_and_delays_no_stop(
     finally:
         interrupts.STOPPED.clear()
     assert waits.has_requests()
+
+
+def test_a_stop_signal_ends_a_move_that_the_store_does_not_answer(
+    faulty: Service, healthy: Service, proxy: Proxy
+) -> None:
+    lake, table = faulty.line(), faulty.table()
+    lake.ok("ingest", table, csv(faulty.folder, "some.csv", id=[1]), "--create")
+    folder = healthy.catalog().load_table(table).location()
+    lost = [f"{folder}/data/lost-{number}.parquet" for number in range(2)]
+    storage = Storage(healthy.properties)
+    for name in lost:
+        storage.write(name, b"x")
+    # A store reports its time in whole seconds; younger files are kept.
+    time.sleep(1 - time.time() % 1)
+    begun = Lock()
+    proxy.guard = partial(silent, proxy, begun, "PUT", "lost")
+    proxy.asked.clear()
+    result = lake("--json", "clean", table, "--quarantine", *OLD, "--max-share", "100%")
+    proxy.guard = None
+
+    assert result.exit_code == 143, result
+    assert proxy.times("PUT", "lost") <= len(lost)
+    assert all(storage.exists(name) for name in lost)
 
 
 class Ahead(SystemClock):

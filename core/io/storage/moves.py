@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lake.core.base import locations
 from lake.core.base.errors import LakeError, StorageError
+from lake.core.io.objects.waits import awaited
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.storage import read_up_to
@@ -95,7 +96,8 @@ def _copy(storage: Storage, source: str, target: str) -> None:
         filesystem, begin = storage.resolve(source)
         try:
             # The store copies by itself, up to its limit for one request.
-            filesystem.copy_file(begin, storage.resolve(target)[1])
+            path = storage.resolve(target)[1]
+            awaited(storage.host(target), lambda: filesystem.copy_file(begin, path))
             # Arrow takes any successful answer for that of the store, for example a page of a portal.
             if storage.size(target) == storage.size(source):
                 return

@@ -250,6 +250,11 @@ class Storage:
         properties = tuple(sorted(item for item in given if item[0].startswith(_OF_STORES)))
         return self._bucket(parsed.scheme, parsed.authority, properties)
 
+    def host(self, location: str) -> str:
+        """Return the host of a location's store, and its port."""
+        client = self._client(location)
+        return client.host if client else paths.parse(location).authority
+
     def _may_succeed(self, location: str, error: BaseException) -> bool:
         """Whether a request of Arrow's that failed may succeed with other keys, or in another region."""
         client = self._client(location)
@@ -775,8 +780,7 @@ class Storage:
         """Return what is in a folder of a store."""
         filesystem, path = self.resolve(folder)
         selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
-        client = self._client(folder)
-        host = client.host if client else paths.parse(folder).authority
+        host = self.host(folder)
         with translate_errors(folder):
             try:
                 return awaited(host, lambda: list(filesystem.get_file_info(selector)), check)
@@ -831,7 +835,7 @@ class Storage:
             filesystem, path = self.resolve(location)
             if not should_continue():
                 return UNTRIED
-            filesystem.delete_file(path)
+            awaited(self.host(location), lambda: filesystem.delete_file(path))
         except FileNotFoundError:
             return None
         except (OSError, BadInputError, pa.ArrowException) as error:
