@@ -219,6 +219,8 @@ def test_a_preview_changes_nothing(lake: CommandLine) -> None:
         (("--set", "write.metadata.metrics.column.none=full"), 2),
         (("--partition-by", "day(id)"), 2),
         (("--partition-by", "none"), 7),
+        (("--partition-by", "tags.element"), 2),
+        (("--partition-by", "bucket(4, tags.element)", "--dry-run"), 2),
         (("--sort-by", "tags"), 2),
         (("--format-version", "1"), 3),
     ],
