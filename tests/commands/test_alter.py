@@ -98,6 +98,16 @@ def test_properties_follow_names_that_columns_pass_on(lake: CommandLine, second:
     assert lake.table().metadata.properties == expected
 
 
+def test_the_columns_with_bloom_filters_in_orc_follow_new_names(lake: CommandLine) -> None:
+    filters = "write.orc.bloom.filter.columns"
+    create(lake, "--property", f"{filters}=day, place.x,id,none")
+    changes = ("--rename-column", "day=id", "--rename-column", "id=day", "--rename-column")
+    lake.ok("alter", "db.t", *changes, "place=spot")
+    assert lake.table().metadata.properties == {filters: "id,spot.x,day,none"}
+    lake.ok("alter", "db.t", "--drop-column", "day")
+    assert lake.table().metadata.properties == {filters: "id,spot.x,none"}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -209,6 +219,8 @@ def test_a_preview_changes_nothing(lake: CommandLine) -> None:
         (("--set", "write.metadata.metrics.column.none=full"), 2),
         (("--partition-by", "day(id)"), 2),
         (("--partition-by", "none"), 7),
+        (("--partition-by", "tags.element"), 2),
+        (("--partition-by", "bucket(4, tags.element)", "--dry-run"), 2),
         (("--sort-by", "tags"), 2),
         (("--format-version", "1"), 3),
     ],

@@ -354,3 +354,19 @@ def test_columns_may_have_the_names_of_keys_of_the_document(lake: CommandLine) -
     document = lake.ok("scan", "db.t")
 
     assert document["result"]["preview"] == [{"id": 1, "error": "x", "warnings": "y"}]
+
+
+@pytest.mark.parametrize("option", [(), ("--changes",), ("--plan",)])
+def test_a_part_of_a_key_of_a_map_is_not_selected(
+    lake: CommandLine, option: tuple[str, ...]
+) -> None:
+    lake.ok("create", "db.t", "id long", "m map<struct<x: int>, struct<x: int, y: int>>")
+    (lake.warehouse.parent / "rows.json").write_text('{"id": 1, "m": [[{"x": 1}, {"y": 2}]]}\n')
+    lake.ok("ingest", "db.t", lake.warehouse.parent / "rows.json")
+
+    refused = lake("scan", "db.t", "--select", "id,m.key.x", *option)
+
+    assert refused.exit_code == 2
+    assert "m.key.x is part of a key of a map" in refused.stderr
+    for name, value in (("m.key", {"x": None, "y": 2}), ("m.value.y", {"y": 2})):
+        assert read(lake, "--select", name) == [{"m": [[{"x": 1}, value]]}]

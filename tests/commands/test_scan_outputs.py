@@ -77,6 +77,25 @@ def test_one_file_holds_the_rows_in_one_order_on_both_engines(table: Path, tmp_p
     assert sorted(ids) == list(range(FILES * ROWS))
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.json", "rows.arrow"])
+def test_uuids_are_written_to_one_file_on_spark(warehouse: Path, tmp_path: Path, name: str) -> None:
+    value = "00000000-0000-0000-0000-0000000000aa"
+    inline, spark = (CommandLine(warehouse, engine=engine) for engine in ("inline", "spark"))
+    inline.ok("create", "db.ids", "id long", "u uuid", "s struct<u: uuid>")
+    nested = f'"{{""u"": ""{value}""}}"'
+    inline.load(f"id,u,s\n1,{value},{nested}\n2,,\n", table="db.ids")
+
+    spark.ok("scan", "db.ids", "--output", tmp_path / name)
+
+    inline.ok("create", "db.copy", "--from", "db.ids")
+    inline.ok("ingest", "db.copy", tmp_path / name)
+    assert inline.scanned(table="db.copy") == inline.scanned(table="db.ids")
+    assert [row["u"] for row in inline.scanned(table="db.ids")] == [value, None]
+    changes = inline("scan", "db.ids", "--changes", "--output", "-")
+    assert spark("scan", "db.ids", "--changes", "--output", "-").stdout == changes.stdout
+
+
 @pytest.mark.parametrize("format_name", ["parquet", "csv", "json", "arrow"])
 def test_a_folder_holds_a_file_for_each_split(
     table: Path, tmp_path: Path, lake: CommandLine, format_name: str

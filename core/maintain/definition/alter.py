@@ -45,6 +45,7 @@ from lake.core.spec.properties.table_properties import (
     HONOURED,
     IGNORE_TOTALS,
     MAINTENANCE_PREFIX,
+    ORC_BLOOM_COLUMNS,
     check_new,
     unknown_names,
 )
@@ -350,6 +351,10 @@ def _properties(
     # Two columns may exchange their names.
     taken = {key: wanted.pop(key) for key in moved.keys() & wanted.keys()}
     wanted |= {new: text for key, text in taken.items() if (new := moved[key]) is not None}
+    listed = [name.strip() for name in wanted.get(ORC_BLOOM_COLUMNS.name, "").split(",")]
+    if not names.keys().isdisjoint(listed):
+        renamed = [names.get(name, name) for name in listed]
+        wanted[ORC_BLOOM_COLUMNS.name] = ",".join(name for name in renamed if name is not None)
     wanted |= given
     changed = {key: text for key, text in wanted.items() if before.get(key) != text}
     return changed, sorted(before.keys() - wanted.keys())

@@ -25,7 +25,12 @@ from lake.core.engine.tasks import Engine, Payload, Task, TaskContext, TaskFunct
 from lake.core.io.storage.atomic_files import flush
 from lake.core.read.exports.destinations import PART, Output, opened, refuse_inside, replacing
 from lake.core.read.exports.facts import ReadResult
-from lake.core.read.exports.formats import ARROW_STREAM, plain_rows, writing
+from lake.core.read.exports.formats import (
+    ARROW_STREAM,
+    plain_rows,
+    without_extension_types,
+    writing,
+)
 from lake.core.spec.types.arrow_schema import PlainSchema
 from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.session import Session
@@ -199,7 +204,7 @@ def _all_rows(
                 noted.update(part.noted)
                 if part.rows:
                     with pa.OSFile(part.path) as file:
-                        yield from pa.ipc.open_stream(file)
+                        yield from map(without_extension_types, pa.ipc.open_stream(file))
                     os.unlink(part.path)
 
 

@@ -351,3 +351,12 @@ def _with_extension_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Record
         for column, item in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def without_extension_types(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of a file that a sink wrote as sinks take them."""
+    columns = [
+        column.storage if isinstance(column, pa.ExtensionArray) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -17,7 +17,12 @@ from pyiceberg.types import (
     StructType,
 )
 
-from lake.core.base.errors import CorruptFileError, RefusedError, unknown_column
+from lake.core.base.errors import (
+    CorruptFileError,
+    InvalidRequestError,
+    RefusedError,
+    unknown_column,
+)
 from lake.core.base.plain import Codec
 from lake.core.base.units import whole_number
 from lake.core.spec.types.arrow_types import primitive_type
@@ -205,10 +210,16 @@ def project_schema(schema: Schema, names: Sequence[str], *, case_sensitive: bool
 
     Raises:
         NotFoundError: a name is not a column.
+        InvalidRequestError: a name is that of a field inside the keys of a map.
     """
     for name in names:
         try:
             schema.find_field(name, case_sensitive=case_sensitive)
         except ValueError as error:
             raise unknown_column(name, [field.name for field in schema.fields]) from error
+        if not schema.select(name, case_sensitive=case_sensitive).fields:
+            raise InvalidRequestError(
+                f"{name} is part of a key of a map, and keys are read as a whole",
+                hint="name the map instead",
+            )
     return schema.select(*names, case_sensitive=case_sensitive)

@@ -72,13 +72,16 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
     """Parse ``day(ts), bucket(16, id), name`` for a schema; fields get the names that Spark gives them.
 
     Raises:
-        InvalidRequestError: a term cannot be parsed, or its transform does not apply to the column.
+        InvalidRequestError: a term cannot be parsed, its transform does not apply to the column, or a row may have
+            several values of the column.
         NotFoundError: a column does not exist.
     """
     fields = []
     for position, term in enumerate(_terms(text or "")):
         transform, column = _parse_term(term)
         source = _column(schema, column)
+        if source.field_type.is_primitive and not is_sortable(source.field_id, schema):
+            raise InvalidRequestError(f"cannot partition by {column}: it is inside a list or map")
         if not transform.can_transform(source.field_type):
             raise InvalidRequestError(
                 f"cannot partition {column} ({type_text(source.field_type)}) by {transform}",
