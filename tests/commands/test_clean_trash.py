@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below
+
+from lake.core.maintain.orphans import trash
 
 _NOW = ("--older-than", "0s", "--unsafe-retention", "--max-share", "100%")
 Rows = list[dict[str, Any]]
@@ -202,3 +205,19 @@ def test_the_trash_of_a_table_that_was_dropped_can_be_purged(
     assert done["result"]["purged"] == 3
     assert not run.parent.exists()
     assert lake("clean", *command).exit_code == 7
+
+
+def test_a_purge_that_another_one_overtakes_is_done(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = moved(lake)
+    read = trash.read_list
+
+    def overtaken(place: trash.Trash, run_id: str) -> trash.TrashRun:
+        found = read(place, run_id)
+        shutil.rmtree(run)
+        return found
+
+    monkeypatch.setattr(trash, "read_list", overtaken)
+    document = lake.ok("clean", "db.t", "--purge", run.name)
+    assert (document["status"], document["result"]["purged"]) == ("done", 0)
