@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +58,10 @@ class EqualityGroups:
     def close(self) -> None:
         """Release all groups."""
         self.keep_only([])
+
+
+def _itself(item: Any) -> FileSlice:
+    return cast("FileSlice", item)
 
 
 class Deletes:
@@ -139,10 +143,14 @@ class Deletes:
         """Read in a thread what deletes rows of a file by position, so that `of` need not wait for a store."""
         self._positions.read(file)
 
+    def each_opened(
+        self, items: Iterable[_T], file_of: Callable[[_T], FileSlice] = _itself
+    ) -> Iterator[_T]:
+        """Yield items in their order, the file of each open and prepared; see `opened_ahead.each_opened`."""
+        return each_opened(self._storage, items, file_of, lambda item: self.prepare(file_of(item)))
+
     def each_prepared(
-        self,
-        items: Iterable[_T],
-        file_of: Callable[[_T], FileSlice] = lambda item: cast("FileSlice", item),
+        self, items: Iterable[_T], file_of: Callable[[_T], FileSlice] = _itself
     ) -> Iterator[_T]:
         """Yield items in their order, each after its file was prepared; see `each_looked_up`."""
         return each_looked_up(
@@ -297,7 +305,7 @@ def read_rows(
 
     If ``whole``, all of them are taken, so deletes are read before the rows of their files are.
     """
-    for file in each_opened(storage, files, before=deletes.prepare if whole else None):
+    for file in deletes.each_opened(files) if whole else each_opened(storage, files):
         yield from read_batches(storage, file, settings, deletes)
 
 

@@ -27,7 +27,6 @@ from lake.core.data.keys.row_keys import RowKeys
 from lake.core.data.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.data.rows.writer import WriteSettings, open_writer
 from lake.core.engine.tasks import TaskContext
-from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.load.ingest.checksummed_batches import batches_in
 from lake.core.load.upsert.new_values import MergedRows, NewValues
 from lake.core.load.upsert.options import NONE
@@ -199,8 +198,8 @@ def _find(task: MatchTask, known: Deletes, context: TaskContext) -> _Found:
             found.rows[number] += batch.num_rows
             yield _Chunk(np.full(batch.num_rows, number), positions, cut(batch, columns))
 
-    ahead = each_opened(context.storage, files, before=known.prepare)
-    parts = (part for number, file in enumerate(ahead) for part in rows_of(number, file))
+    ahead = enumerate(known.each_opened(files))
+    parts = (part for number, file in ahead for part in rows_of(number, file))
     total_rows = max(sum(file.record_count for file in files), 1)
     for chunk in _chunks(parts, chunk_rows):
         context.check_cancelled()
@@ -339,13 +338,7 @@ def _copy(task: MatchTask, found: _Found, context: TaskContext) -> list[DataFile
         open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
         closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
     ):
-        ahead = each_opened(
-            context.storage,
-            hit,
-            files.__getitem__,
-            lambda number: deletes.prepare(files[number]),
-        )
-        for number in ahead:
+        for number in deletes.each_opened(hit, files.__getitem__):
             removed = found.positions[number].to_numpy()
             values = NewValues(found.values[number]) if task.merged else None
             for positions, batch in read_positions(
@@ -379,13 +372,7 @@ def _merge(
         open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
         closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
     ):
-        ahead = each_opened(
-            context.storage,
-            hit,
-            files.__getitem__,
-            lambda number: deletes.prepare(files[number]),
-        )
-        for number in ahead:
+        for number in deletes.each_opened(hit, files.__getitem__):
             values = NewValues(found.values[number])
             for positions, batch in read_positions(
                 context.storage, files[number], reading, deletes

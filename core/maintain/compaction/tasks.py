@@ -311,7 +311,7 @@ def _without_deletes(reading: ReadSettings) -> ReadSettings:
 def _file_batches(
     files: Iterable[FileSlice], reading: ReadSettings, deletes: Deletes, context: TaskContext
 ) -> Iterator[pa.RecordBatch]:
-    for file in each_opened(context.storage, files, before=deletes.prepare):
+    for file in deletes.each_opened(files):
         context.check_cancelled()
         yield from read_batches(context.storage, file, reading, deletes)
 

@@ -14,7 +14,6 @@ from lake.core.data.deletes.written_positions import deleted_rows, write_positio
 from lake.core.data.rows.reader import FileSlice, ReadSettings
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.tasks import TaskContext
-from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.table.manifests.data_files import DataFile
 
 
@@ -62,12 +61,9 @@ def convert(task: ConvertTask, context: TaskContext) -> Iterator[ConvertReport]:
     found: list[DeletedRows] = []
     rows = 0
     with closing(Deletes(context.storage, task.reading, task.files)) as deletes:
-        ahead = (
-            each_opened(context.storage, task.files, before=deletes.prepare)
-            if task.compares_keys
-            else deletes.each_prepared(task.files)
-        )
-        for file in ahead:
+        # Keys are in the data files.
+        each = deletes.each_opened if task.compares_keys else deletes.each_prepared
+        for file in each(task.files):
             context.check_cancelled()
             positions, earlier = _rows_of(file, deletes, compares_keys=task.compares_keys)
             if added := len(positions.without(earlier)):

@@ -19,7 +19,6 @@ from lake.core.data.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.data.rows.sorted_writer import open_ordered_writer
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.tasks import TaskContext
-from lake.core.io.storage.opened_ahead import each_opened
 from lake.core.maintain.row_deletion.options import POSITION
 from lake.core.spec.properties.table_properties import COPY_ON_WRITE
 from lake.core.table.manifests.data_files import DataFile
@@ -94,7 +93,7 @@ def _find(task: DeletionTask, deletes: Deletes, context: TaskContext) -> list[Ro
     """Return for each data file the positions of the rows that match."""
     found = []
     done, total = 0, max(sum(file.record_count for file in task.files), 1)
-    for file in each_opened(context.storage, task.files, before=deletes.prepare):
+    for file in deletes.each_opened(task.files):
         context.check_cancelled()
         positions = RowPositions()
         for matching, _ in read_positions(context.storage, file, task.reading, deletes):
@@ -122,10 +121,7 @@ def _copy(
         open_ordered_writer(context, task.writing, task=task.task) as writer,
         closing(Deletes(context.storage, reading, files)) as deletes,
     ):
-        ahead = each_opened(
-            context.storage, hit, itemgetter(0), lambda item: deletes.prepare(item[0])
-        )
-        for file, matching in ahead:
+        for file, matching in deletes.each_opened(hit, itemgetter(0)):
             removed, read, dropped = matching.to_numpy(), 0, deletes.dropped
             kept = 0
             for positions, batch in read_positions(context.storage, file, reading, deletes):
