@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from lake.core.data.deletes.position_files import PositionFile, read_vector
 from lake.core.data.deletes.row_positions import RowPositions
 from lake.core.data.deletes.spilled_equality import RowKeys
 from lake.core.data.rows.reader import FileDeletes, FileSlice, ReadSettings, read_batches, read_keys
-from lake.core.io.storage.opened_ahead import each_looked_up, each_opened
+from lake.core.io.storage.opened_ahead import each_looked_up, each_opened, itself
 from lake.core.io.storage.storage import Storage
 from lake.core.table.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.table.snapshots.delete_scopes import PUFFIN, is_global
@@ -58,10 +58,6 @@ class EqualityGroups:
     def close(self) -> None:
         """Release all groups."""
         self.keep_only([])
-
-
-def _itself(item: Any) -> FileSlice:
-    return cast("FileSlice", item)
 
 
 class Deletes:
@@ -144,13 +140,13 @@ class Deletes:
         self._positions.read(file)
 
     def each_opened(
-        self, items: Iterable[_T], file_of: Callable[[_T], FileSlice] = _itself
+        self, items: Iterable[_T], file_of: Callable[[_T], FileSlice] = itself
     ) -> Iterator[_T]:
         """Yield items in their order, the file of each open and prepared; see `opened_ahead.each_opened`."""
         return each_opened(self._storage, items, file_of, lambda item: self.prepare(file_of(item)))
 
     def each_prepared(
-        self, items: Iterable[_T], file_of: Callable[[_T], FileSlice] = _itself
+        self, items: Iterable[_T], file_of: Callable[[_T], FileSlice] = itself
     ) -> Iterator[_T]:
         """Yield items in their order, each after its file was prepared; see `each_looked_up`."""
         return each_looked_up(

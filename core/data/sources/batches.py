@@ -43,6 +43,7 @@ from lake.core.data.sources.discovery import (
     PARQUET,
     Position,
     Source,
+    changed_source,
     readable,
 )
 from lake.core.data.sources.json.inference import first_columns, infer_columns
@@ -350,10 +351,7 @@ def _parquet_batches(
     with storage.open_source(source.path) as file:
         parquet, checks = open_parquet(file, source.path)
         if source.version not in {None, _version(file, checks)}:  # check: one-version-of-source
-            raise RefusedError(
-                f"{source.path} was changed while it was read",
-                hint="nothing was committed; load the file when it is complete",
-            )
+            raise changed_source(source.path)
         types, legacy = source_schema(parquet), is_legacy(parquet)
         footer = parquet.metadata
         present = parquet.schema_arrow.names

@@ -142,11 +142,16 @@ def refuse_changed(files: Iterable[Source]) -> None:
             continue
         now = _stored(locations.parse(file.path).path)
         if now is not None and now.length != file.size_bytes:
-            raise RefusedError(
-                f"{file.path} was changed while it was read: "
-                f"it had {file.size_bytes:,} bytes, and has {now.length:,} now",
-                hint="nothing was committed; load the file when it is complete",
-            )
+            sizes = f": it had {file.size_bytes:,} bytes, and has {now.length:,} now"
+            raise changed_source(file.path, sizes)
+
+
+def changed_source(path: str, how: str = "") -> RefusedError:
+    """Return the error for a file that another program changed during a load."""
+    return RefusedError(
+        f"{path} was changed while it was read{how}",
+        hint="nothing was committed; load the file when it is complete",
+    )
 
 
 def source_folder(name: str) -> str:

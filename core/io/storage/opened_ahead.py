@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from lake.core.io.storage.storage import Storage
 from lake.core.io.work_ahead import looked_up
@@ -31,14 +31,15 @@ class _Stored(Protocol):
         """Its length."""
 
 
-def _itself(item: Any) -> _Stored:
-    return cast("_Stored", item)
+def itself(item: Any) -> Any:
+    """Return an item that is a file itself."""
+    return item
 
 
 def each_opened(
     storage: Storage,
     items: Iterable[_T],
-    file_of: Callable[[_T], _Stored] = _itself,
+    file_of: Callable[[_T], _Stored] = itself,
     before: Callable[[_T], None] | None = None,
 ) -> Iterator[_T]:
     """Yield items in their order; until the next one, `Storage.open_input` of an item's file needs no request.
@@ -68,7 +69,7 @@ def each_looked_up(
     storage: Storage,
     items: Iterable[_T],
     before: Callable[[_T], None],
-    file_of: Callable[[_T], _Stored] = _itself,
+    file_of: Callable[[_T], _Stored] = itself,
 ) -> Iterator[_T]:
     """Yield items in their order, each after a thread has read what it needs.
 

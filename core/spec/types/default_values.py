@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.conversions import from_json, to_json
-from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.types import IcebergType, StructType, TimestampNanoType, TimestamptzNanoType
 from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 # PyIceberg's models accept texts and numbers as defaults, but not objects.
@@ -27,8 +27,8 @@ def enable_defaults() -> None:
     write: Any = to_json
     read.register(TimestampNanoType, lambda _, value: _nanoseconds(value, timestamp_to_nanos))
     read.register(TimestamptzNanoType, lambda _, value: _nanoseconds(value, timestamptz_to_nanos))
-    write.register(TimestampNanoType, lambda _, value: nanoseconds_text(value))
-    write.register(TimestamptzNanoType, lambda _, value: f"{nanoseconds_text(value)}+00:00")
+    write.register(TimestampNanoType, nanoseconds_text)
+    write.register(TimestamptzNanoType, nanoseconds_text)
     read.register(StructType, lambda _, value: _empty(value))
     write.register(StructType, lambda _, __: {})
 
@@ -40,10 +40,11 @@ def _nanoseconds(value: object, parse: Callable[[str], int]) -> int:
     return found
 
 
-def nanoseconds_text(value: int) -> str:
-    """Return nanoseconds since 1970 as a time of ISO 8601 without a zone."""
+def nanoseconds_text(kind: IcebergType, value: int) -> str:
+    """Return nanoseconds since 1970 as a time of ISO 8601, with a zone if the type has one."""
     text: str = pa.scalar(value, pa.timestamp("ns")).cast(pa.string()).as_py()
-    return text.replace(" ", "T")
+    zone = "+00:00" if isinstance(kind, TimestamptzNanoType) else ""
+    return f"{text.replace(' ', 'T')}{zone}"
 
 
 def _empty(value: object) -> str:

@@ -54,8 +54,7 @@ def human_value(
         ) from error
     if isinstance(kind, TimestampNanoType | TimestamptzNanoType) and internal is not None:
         # PyIceberg writes the number.
-        zone = "+00:00" if isinstance(kind, TimestamptzNanoType) else ""
-        return f"{nanoseconds_text(internal)}{zone}"
+        return nanoseconds_text(kind, internal)
     try:
         return field.transform.to_human_string(source, internal)
     except OverflowError:
