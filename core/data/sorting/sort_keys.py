@@ -176,6 +176,11 @@ def _number_bytes(column: pa.Array) -> Bytes:
         return raw
     found: Bytes = np.ascontiguousarray(raw[:, ::-1])
     if pa.types.is_floating(kind):
+        # NaNs of one sign are equal, whatever their other bits are.
+        nan = np.isnan(raw.view(f"<f{width}")[:, 0])
+        found[nan] = np.frombuffer(np.array(np.nan, f">f{width}").tobytes(), np.uint8) | (
+            found[nan] & _sign_bit(width)
+        )
         negative = found[:, :1] >= _SIGN
         return np.where(negative, ~found, found ^ _sign_bit(width))
     return found ^ _sign_bit(width)

@@ -109,6 +109,31 @@ def batch_of(schema: Schema, rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        (FloatType(), ("7fc00001", "7f800001", "7fc00000", "ffc00001", "ff800002")),
+        (DoubleType(), ("7ff8000000000001", "7ff0000000000001", "7ff8000000000000",
+                        "fff8000000000001", "fff0000000000002")),
+    ],
+)  # fmt: skip
+def test_nans_of_one_sign_are_equal_whatever_their_other_bits_are(
+    kind: IcebergType, texts: Sequence[str]
+) -> None:
+    schema = Schema(NestedField(1, "x", kind, required=False))
+    raw = b"".join(bytes.fromhex(text)[::-1] for text in texts)
+    numbers = pa.Array.from_buffers(arrow_type(kind), len(texts), [None, pa.py_buffer(raw)])
+    batch = pa.RecordBatch.from_arrays([numbers], schema=arrow_schema(schema))
+
+    for order in (
+        RowOrder(curve=(1,)),
+        RowOrder(fields=(sort_field(1, SortDirection.ASC, NullOrder.NULLS_FIRST),)),
+    ):
+        first, second, third, *negative = order.keys(batch, schema).to_pylist()
+        assert first == second == third > max(negative)
+        assert len(set(negative)) == 1
+
+
 @settings(deadline=None, max_examples=examples(100))
 @given(ordered_rows(), st.integers(0, 3))
 def test_keys_order_rows_of_every_type_as_the_specification_does(
