@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.base.arrow import one_array
+from lake.core.base.arrow import Int64s
 from lake.core.base.errors import (
     BadInputError,
     CommitConflictError,
@@ -35,9 +35,8 @@ from lake.core.maintain.checking.findings import (
 )
 from lake.core.maintain.checking.lists import list_findings, row_findings
 from lake.core.maintain.checking.snapshot_contents import (
-    NONE,
     Contents,
-    joined,
+    LiveFiles,
     path_hashes,
     paths_of,
 )
@@ -68,10 +67,12 @@ from lake.core.table.snapshots.completeness import (
     missing_files_message,
     verify_manifest_list,
 )
+from lake.core.transaction.garbage.name_set import NameSet
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
+    from lake.core.data.sorting.part_spool import PartSpool
     from lake.core.engine.tasks import Engine
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
@@ -209,18 +210,18 @@ class _Check:
         # The number of different files whose presence was checked.
         self.files = 0
         self._stored = StoredFiles(table)
-        self._seen = np.empty(0, np.uint64)
+        self._seen = NameSet()
         self._footers = footers.Footers(table)
         self._values = values.Values(table)
         self._ends: list[footers.DeletedEnds] = []
         self._numbers = entries.numbers_of(table.metadata)
         self._outside = Outside()
         # The indices in `manifests` of each head whose list could be read.
-        self._lists: dict[int, Any] = {}
+        self._lists: dict[int, Int64s] = {}
         self._unread: set[int] = set()
         # Why columns of a manifest have ids of other columns, by the manifest's index.
         self._reused: dict[int, str] = {}
-        self._live = Contents(NONE, NONE)
+        self._live = LiveFiles()
 
     def run(self) -> Iterator[Finding]:
         """Yield the findings, from the metadata down to files."""
@@ -326,16 +327,13 @@ class _Check:
             files=self._file_findings if looks else None,
             all_live=self.level >= Level.ROWS,
         )
-        self._live = Contents(
-            (yield from self._checked(data, checks, engine)),
-            (yield from self._checked(deletes, checks, engine)),
-        )
+        yield from self._checked(data, checks, engine, self._live.data)
+        yield from self._checked(deletes, checks, engine, self._live.deletes)
 
     def _checked(
-        self, manifests: pa.Table, checks: ManifestChecks, engine: Engine | None
-    ) -> Generator[Finding, None, pa.Table]:
-        """Check manifests, all of data files or all of delete files, and return the live files."""
-        live: list[pa.Table] = []
+        self, manifests: pa.Table, checks: ManifestChecks, engine: Engine | None, live: PartSpool
+    ) -> Iterator[Finding]:
+        """Check manifests, all of data files or all of delete files, and keep the live files."""
         for found in each_batch(
             lambda _: engine,
             self.table.storage,
@@ -357,9 +355,9 @@ class _Check:
                 again = manifests.filter(pc.is_in(manifests["index"], value_set=indices))
                 results = [replace(found, unread={}), *checks.checked(again)]
             for result in results:
-                live.append(result.live)
+                for batch in result.live.to_batches():
+                    live.add(batch)
                 yield from self._add(result)
-        return joined(live)
 
     def _add(self, found: CheckedManifests) -> Iterator[Finding]:
         self.entries += found.entries
@@ -373,8 +371,8 @@ class _Check:
     def _file_findings(self, live: pa.Table, spec_id: int) -> Iterator[Finding]:
         """Check the files that were not checked before."""
         hashes, first = np.unique(path_hashes(live, self._identity(live)), return_index=True)
-        is_new = ~np.isin(hashes, self._seen, assume_unique=True)
-        self._seen = np.union1d(self._seen, hashes[is_new])
+        is_new = ~self._seen.has_hashes(hashes)
+        self._seen = NameSet.joined([self._seen, NameSet([hashes[is_new]])])
         new = live.take(pa.array(np.sort(first[is_new])))
         self.files += new.num_rows
         damaged = list(self._stored.findings(new))
@@ -411,19 +409,24 @@ class _Check:
         """Compare the last deleted positions with the numbers of rows of their data files."""
         if not self._ends:
             return
-        data = self._live.data
-        known, counts = one_array(data["path"]), one_array(data["records"])
-        for item in self._ends:
-            at = pc.index_in(pa.array(path_hashes(item.last)), value_set=known)
-            rows = counts.take(at)
-            bad = pc.fill_null(pc.greater_equal(item.last["position"], rows), fill_value=False)
-            some = item.last.append_column("rows", rows).filter(bad)
-            for found in some.slice(0, MOST_DESCRIBED).to_pylist():
+        last = pa.concat_tables([item.last for item in self._ends])
+        hashes = pa.array(path_hashes(last))
+        rows = pa.nulls(len(hashes), pa.int64())
+        for files in self._live.data.parts():
+            at = pc.index_in(hashes, value_set=files["path"])
+            rows = pc.coalesce(rows, files["records"].take(at))
+        bad = pc.fill_null(pc.greater_equal(last["position"], rows), fill_value=False)
+        places = [item.place for item in self._ends for _ in range(item.last.num_rows)]
+        last = last.append_column("rows", rows).append_column(
+            "place", pa.array(places, pa.string())
+        )
+        for some in last.filter(bad).to_batches(MOST_DESCRIBED):
+            for found in some.to_pylist():
                 text = (
                     f"deletes row {found['position']} of {found['file_path']}, "
                     f"which has {found['rows']} rows"
                 )
-                yield Finding("V002", item.place, text)
+                yield Finding("V002", found["place"], text)
 
     def _heads(self) -> Iterator[Finding]:
         """Check what the heads of branches and tags contain as a whole."""
@@ -433,7 +436,7 @@ class _Check:
             wanted = self._lists.get(snapshot_id)
             if wanted is None or self._unread.intersection(wanted.tolist()):
                 continue
-            for item in self._contradictions(self._live.of(wanted), by_id[snapshot_id]):
+            for item in self._contradictions(wanted, by_id[snapshot_id]):
                 yield replace(item, branch=branches.get(snapshot_id))
             if snapshot_id in branches:
                 for index in self._reused.keys() & set(wanted.tolist()):
@@ -457,19 +460,25 @@ class _Check:
         branches: dict[str, str | None] = {}
         for snapshot_id, branch in self._branches().items() if lost else ():
             if (wanted := self._lists.get(snapshot_id)) is not None:
-                held = self._live.of(wanted).have(hashes).tolist()
+                held = self._contents(wanted).have(hashes).tolist()
                 branches |= dict.fromkeys(compress(lost, held), branch)
         return [replace(item, branch=branches.get(item.place, item.branch)) for item in found]
 
-    def _contradictions(self, contents: Contents, head: Snapshot) -> Iterator[Finding]:
+    def _contents(self, manifests: Int64s) -> Contents:
+        own = np.zeros(self.manifests.num_rows, np.bool_)
+        own[manifests] = True
+        return Contents(self._live, own)
+
+    def _contradictions(self, manifests: Int64s, head: Snapshot) -> Iterator[Finding]:
+        contents = self._contents(manifests)
         if len(twice := contents.duplicates()):
-            yield from self._twice(contents, twice, head.snapshot_id)
+            yield from self._twice(manifests, twice, head.snapshot_id)
         yield from contents.totals(head)
         yield from self._together(contents, head.snapshot_id)
 
-    def _twice(self, contents: Contents, hashes: Any, snapshot_id: int) -> Iterator[Finding]:
+    def _twice(self, manifests: Int64s, hashes: Any, snapshot_id: int) -> Iterator[Finding]:
         # Different paths may have one hash, so the paths are read again.
-        paths = self._paths(contents.data["manifest"], hashes)
+        paths = self._paths(pa.array(manifests), hashes)
         owners: dict[str, list[str]] = {}
         for path, normal in zip(
             paths, normalize_locations(pa.array(paths, pa.string())).to_pylist(), strict=True
@@ -486,8 +495,7 @@ class _Check:
         found["N002"] = contents.overlaps()
         for code, files in found.items():
             if files.num_rows:
-                some = files.slice(0, MOST_DESCRIBED)
-                for path in dict.fromkeys(self._paths(some["manifest"], some["path"].to_numpy())):
+                for path in dict.fromkeys(self._paths(files["manifest"], files["path"].to_numpy())):
                     yield Finding(code, path, _TOGETHER[code].format(snapshot_id))
         following = getattr(self.metadata, "next_row_id", None)
         last = contents.last_row_id()

@@ -19,7 +19,7 @@ from lake.core.io.avro.container import runs
 from lake.core.maintain.checking import entries
 from lake.core.maintain.checking.findings import MOST_DESCRIBED, Finding
 from lake.core.maintain.checking.manifest_headers import ManifestHeaders
-from lake.core.maintain.checking.snapshot_contents import NONE, is_live, joined, live_files
+from lake.core.maintain.checking.snapshot_contents import NONE, is_live, live_files
 from lake.core.maintain.checking.surroundings import Outside
 from lake.core.table.manifests.api import read_manifests, weight_of
 from lake.core.table.manifests.batches import PackedTable, metadata_of
@@ -176,7 +176,7 @@ class ManifestChecks:
             numbers = indices.take(owners).to_numpy()
             parts.append(live_files(live, numbers, self.metadata, spec_id, scopes=self.scopes))
         return CheckedManifests(
-            live=joined(parts),
+            live=pa.concat_tables(parts).combine_chunks() if parts else NONE,
             entries=sum(every.num_rows for every in read.values()),
             outside=outside,
             findings=found,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.table.snapshots import Operation, Summary
 from support.tiers import examples
 
-from lake.core.maintain.checking.snapshot_contents import NONE, Contents, joined
+from lake.core.data.keys.encoding import mixed
+from lake.core.maintain.checking import snapshot_contents
+from lake.core.maintain.checking.snapshot_contents import Contents, LiveFiles
 
 VECTOR, OF_FILE, OF_PARTITION, KEYS, GLOBAL_KEYS = range(5)
 METADATA: Any = SimpleNamespace(
@@ -33,6 +37,20 @@ class Delete(NamedTuple):
     applies_to: int
     sequence: int
     added: int
+
+
+# Files that are all in memory, that begin there, and that are in parts.
+MEMORY = st.sampled_from([1000, 100, 0])
+
+
+def hashes(numbers: list[int]) -> pa.Array:
+    """Return numbers as they are kept: in parts, they are spread."""
+    return pa.array(mixed(np.array(numbers, np.uint64)))
+
+
+def snapshot(data_files: int) -> Any:
+    summary = Summary(Operation.APPEND, **{"total-data-files": str(data_files)})
+    return SimpleNamespace(snapshot_id=1, summary=summary)
 
 
 DATA_FILES = st.lists(
@@ -59,37 +77,36 @@ DELETE_FILES = st.lists(
 )
 
 
-def contents(data: list[Data], deletes: list[Delete], part: int) -> Contents:
-    """Return files that were found some at a time, each in a manifest of its own."""
+def contents(
+    data: list[Data], deletes: list[Delete], part: int, memory_bytes: int, chosen: Any = None
+) -> Contents:
+    """Return files that were found some at a time, each in a manifest of its own; some manifests, or all."""
     count = len(data)
     of_data = {
-        "path": pa.array([file.path for file in data], pa.uint64()),
+        "path": hashes([file.path for file in data]),
         "manifest": pa.array(range(count), pa.int32()),
         "records": pa.array([file.records for file in data], pa.int64()),
         "sequence": pa.array([file.sequence for file in data], pa.int64()),
-        "scope": pa.array([file.partition for file in data], pa.uint64()),
+        "scope": hashes([file.partition for file in data]),
         "first_row_id": pa.array([file.first_row_id for file in data], pa.int64()),
     }
     of_deletes = {
-        "path": pa.array([file.path for file in deletes], pa.uint64()),
+        "path": hashes([file.path for file in deletes]),
         "manifest": pa.array(range(count, count + len(deletes)), pa.int32()),
         "records": pa.array([1] * len(deletes), pa.int64()),
         "kind": pa.array([file.kind for file in deletes], pa.int8()),
         "sequence": pa.array([file.sequence for file in deletes], pa.int64()),
         "added": pa.array([file.added for file in deletes], pa.int64()),
-        "scope": pa.array([file.applies_to for file in deletes], pa.uint64()),
+        "scope": hashes([file.applies_to for file in deletes]),
     }
-    tables = []
-    for columns in (of_data, of_deletes):
-        every = pa.table(columns)
-        parts = [every.slice(at, part) for at in range(0, every.num_rows, part)]
-        # A column that no file of a part has is left out.
-        kept = [
-            item.select([name for name in item.column_names if item[name].null_count < len(item)])
-            for item in parts
-        ]
-        tables.append(joined([NONE, *kept]))
-    return Contents(*tables)
+    with patch.object(snapshot_contents, "MEMORY_BYTES", memory_bytes):
+        files = LiveFiles()
+    for spool, columns in ((files.data, of_data), (files.deletes, of_deletes)):
+        for batch in pa.table(columns).to_batches(part):
+            spool.add(batch)
+    own = np.zeros(count + len(deletes), np.bool_)
+    own[slice(None) if chosen is None else chosen] = True
+    return Contents(files, own)
 
 
 def by_comparison(data: list[Data], deletes: list[Delete]) -> dict[str, set[int]]:
@@ -125,45 +142,53 @@ def by_comparison(data: list[Data], deletes: list[Delete]) -> dict[str, set[int]
 
 
 @settings(deadline=None, max_examples=examples(200))
-@given(DATA_FILES, DELETE_FILES, st.integers(1, 5), st.booleans())
+@given(DATA_FILES, DELETE_FILES, st.integers(1, 5), MEMORY, st.booleans())
 def test_delete_files_are_compared_with_the_data_files_of_their_snapshot(
-    data: list[Data], deletes: list[Delete], part: int, every: bool
+    data: list[Data], deletes: list[Delete], part: int, memory_bytes: int, every: bool
 ) -> None:
     chosen = np.arange(len(data) + len(deletes))[:: 1 if every else 2]
     own = [file for number, file in enumerate(data) if number in chosen]
     others = [file for number, file in enumerate(deletes, len(data)) if number in chosen]
 
-    found = contents(data, deletes, part).of(chosen).deletes(METADATA)
+    found = contents(data, deletes, part, memory_bytes, chosen).deletes(METADATA)
 
     expected = by_comparison(own, others)
     names = {len(own) + place: number for place, number in enumerate(chosen[len(own) :].tolist())}
     for code, manifests in expected.items():
         files = found[code]["manifest"].to_pylist() if found else []
-        assert files == sorted(names[number] for number in manifests), code
+        assert sorted(files) == sorted(names[number] for number in manifests), code
 
 
 @settings(deadline=None, max_examples=examples(200))
-@given(DATA_FILES, st.integers(1, 5))
-def test_row_ids_that_two_files_have_are_found(data: list[Data], part: int) -> None:
+@given(DATA_FILES, st.integers(1, 5), MEMORY)
+def test_row_ids_that_two_files_have_are_found(
+    data: list[Data], part: int, memory_bytes: int
+) -> None:
     files = [file._replace(path=place) for place, file in enumerate(data)]
-    found = contents(files, [], part)
+    found = contents(files, [], part, memory_bytes)
+    paths = hashes([file.path for file in files]).to_pylist()
 
     taken: set[int] = set()
     doubled = []
-    for first, place in sorted(
-        (file.first_row_id, file.path)
+    for first, _, place in sorted(
+        (file.first_row_id, paths[file.path], file.path)
         for file in files
         if file.first_row_id is not None and file.records
     ):
         ids = set(range(first, first + files[place].records))
         doubled += [place] if ids & taken else []
         taken |= ids
-    assert found.overlaps()["path"].to_pylist() == doubled
+    with patch.object(snapshot_contents, "MEMORY_BYTES", memory_bytes):
+        assert found.overlaps()["manifest"].to_pylist() == doubled
     assert found.last_row_id() == max(
         (file.first_row_id + file.records for file in files if file.first_row_id is not None),
         default=0,
     )
     assert found.duplicates().tolist() == []
-    assert contents([*files, *files], [], part).duplicates().tolist() == [
-        file.path for file in files
-    ]
+    twice = contents([*files, *files], [], part, memory_bytes)
+    assert sorted(twice.duplicates().tolist()) == sorted(paths)
+    held = twice.have(hashes([0, 50]).to_numpy())
+    assert held.tolist() == [bool(files), False]
+    right, wrong = (snapshot(2 * len(files) + more) for more in (0, 1))
+    assert [item.code for item in twice.totals(right)] == []
+    assert [item.code for item in twice.totals(wrong)] == ["T001"]
