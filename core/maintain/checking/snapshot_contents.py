@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.maintain.checking.findings import MOST_DESCRIBED, Finding
 from lake.core.table.flink.commits import JOB_ID
 from lake.core.table.manifests.api import DELETED, read_manifests
-from lake.core.table.manifests.data_files import DATA, EQUALITY_DELETES
+from lake.core.table.manifests.data_files import EQUALITY_DELETES
 from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots.ancestry import added_at
 from lake.core.table.snapshots.delete_scopes import PUFFIN, is_global, referenced_paths
@@ -50,15 +52,22 @@ _ROW_IDS = 3
 
 
 def live_files(
-    entries: pa.Table, manifests: Int64s, metadata: TableMetadata, spec_id: int, *, scopes: bool
+    entries: pa.Table,
+    manifests: Int64s,
+    metadata: TableMetadata,
+    spec_id: int,
+    *,
+    of_deletes: bool,
+    scopes: bool,
 ) -> pa.Table:
-    """Return what is kept of live entries, all of data files or all of delete files.
+    """Return what is kept of live entries.
 
     Args:
         entries: the entries, of one spec.
         manifests: for each, the position of its manifest.
         metadata: the table's metadata.
         spec_id: their spec.
+        of_deletes: whether the manifests contain delete files; otherwise they contain data files.
         scopes: whether partitions are compared, because the table has delete files.
 
     Returns:
@@ -71,14 +80,13 @@ def live_files(
         [pa.array(path_hashes(entries)), pa.array(manifests, pa.int32()), entries["record_count"]],
         schema=_KEPT,
     )
-    content = one_array(entries["content"]).to_numpy()
-    of_deletes = (content != DATA).any()
     if metadata.format_version >= _ROW_IDS and not of_deletes:
         found = found.append_column("first_row_id", entries["first_row_id"])
     if not scopes:
         return found
     scope = _partition_hashes(one_array(entries["partition"]), spec_id)
     if of_deletes:
+        content = one_array(entries["content"]).to_numpy()
         everywhere = is_global(metadata.specs()[spec_id])
         kind, scope = _deletes(entries, content, scope, everywhere=everywhere)
         found = found.append_column("kind", pa.array(kind))
@@ -174,6 +182,12 @@ class Contents:
         self._files = files
         self._manifests = manifests
 
+    def _data(self) -> Iterator[pa.RecordBatch]:
+        yield from map(self._own, self._files.data.parts())
+
+    def _deletes(self) -> Iterator[pa.RecordBatch]:
+        yield from map(self._own, self._files.deletes.parts())
+
     def _pairs(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         for data, deletes in self._files.pairs():
             yield self._own(data), self._own(deletes)
@@ -188,14 +202,13 @@ class Contents:
     def have(self, paths: Hashes) -> Mask:
         """Return for each hash of a path whether one of the files has it."""
         found = np.zeros(len(paths), np.bool_)
-        for files in self._pairs():
-            for own in files:
-                found |= np.isin(paths, _numbers(own, "path"))
+        for files in chain(self._data(), self._deletes()):
+            found |= np.isin(paths, _numbers(files, "path"))
         return found
 
     def duplicates(self) -> Hashes:
         """Return the hashes of data files that occur twice."""
-        found = [_repeated(_numbers(data, "path")) for data, _ in self._pairs()]
+        found = [_repeated(_numbers(data, "path")) for data in self._data()]
         return np.concatenate([np.zeros(0, np.uint64), *found])
 
     def totals(self, snapshot: Snapshot) -> Iterator[Finding]:
@@ -231,7 +244,7 @@ class Contents:
             return starts // (last // PARTS + 1)
 
         ordered = PartSpool(_ROWS, part_of, MEMORY_BYTES)
-        for data, _ in self._pairs():
+        for data in self._data():
             has_rows = pc.and_(data["first_row_id"].is_valid(), pc.greater(data["records"], 0))
             ordered.add(data.filter(pc.fill_null(has_rows, fill_value=False)))
         found, end, path = _Some(), np.iinfo(np.int64).min, np.uint64(0)
@@ -250,7 +263,7 @@ class Contents:
     def last_row_id(self) -> int:
         """Return the number after the highest row id."""
         last = 0
-        for data, _ in self._pairs():
+        for data in self._data():
             if "first_row_id" in data.schema.names:
                 first = data["first_row_id"]
                 ends = pc.if_else(pc.greater_equal(first, 0), pc.add(first, data["records"]), None)
@@ -260,11 +273,11 @@ class Contents:
     def deletes(self, metadata: TableMetadata) -> dict[str, pa.Table]:
         """Return delete files by the code of what is wrong with them, at most `MOST_DESCRIBED` of each."""
         wide = _WideScopes()
-        for _, deletes in self._pairs():
+        for deletes in self._deletes():
             wide.want(deletes)
         if wide.is_empty:
             return {}
-        for data, _ in self._pairs():
+        for data in self._data():
             wide.add(data)
         unusual = _unusual_numbers(metadata)
         found = defaultdict[str, _Some](_Some)
@@ -351,7 +364,6 @@ class _WideScopes:
         # The scopes, those with a sequence number, and the sequence numbers that are looked for.
         self._wanted: list[npt.NDArray[Any]] = [np.zeros(0, np.uint64) for _ in range(2)]
         self._wanted.append(np.zeros(0, np.int64))
-        self._found: list[_Lowest] = []
         self._all = _NONE
 
     def want(self, deletes: pa.RecordBatch) -> None:
@@ -367,9 +379,11 @@ class _WideScopes:
             np.union1d(known, new) for known, new in zip(self._wanted, more, strict=True)
         ]
 
+    @cached_property
+    def _found(self) -> list[_Lowest]:
+        return [_Lowest(wanted) for wanted in self._wanted]
+
     def add(self, data: pa.RecordBatch) -> None:
-        if not self._found:
-            self._found = [_Lowest(wanted) for wanted in self._wanted]
         _, scope, sequence = self._columns(data)
         self._all = min(self._all, int(sequence.min(initial=_NONE)))
         every = (scope, _pairs_of(scope, sequence), sequence)

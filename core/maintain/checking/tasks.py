@@ -174,7 +174,16 @@ class ManifestChecks:
                 is_kept = of_heads.take(owners)
                 live, owners = live.filter(is_kept), owners.filter(is_kept)
             numbers = indices.take(owners).to_numpy()
-            parts.append(live_files(live, numbers, self.metadata, spec_id, scopes=self.scopes))
+            parts.append(
+                live_files(
+                    live,
+                    numbers,
+                    self.metadata,
+                    spec_id,
+                    of_deletes=of_deletes,
+                    scopes=self.scopes,
+                )
+            )
         return CheckedManifests(
             live=pa.concat_tables(parts).combine_chunks() if parts else NONE,
             entries=sum(every.num_rows for every in read.values()),

@@ -160,12 +160,12 @@ def test_delete_files_are_compared_with_the_data_files_of_their_snapshot(
 
 
 @settings(deadline=None, max_examples=examples(200))
-@given(DATA_FILES, st.integers(1, 5), MEMORY)
+@given(DATA_FILES, DELETE_FILES, st.integers(1, 5), MEMORY)
 def test_row_ids_that_two_files_have_are_found(
-    data: list[Data], part: int, memory_bytes: int
+    data: list[Data], deletes: list[Delete], part: int, memory_bytes: int
 ) -> None:
     files = [file._replace(path=place) for place, file in enumerate(data)]
-    found = contents(files, [], part, memory_bytes)
+    found = contents(files, deletes, part, memory_bytes)
     paths = hashes([file.path for file in files]).to_pylist()
 
     taken: set[int] = set()
@@ -185,10 +185,10 @@ def test_row_ids_that_two_files_have_are_found(
         default=0,
     )
     assert found.duplicates().tolist() == []
-    twice = contents([*files, *files], [], part, memory_bytes)
+    twice = contents([*files, *files], deletes, part, memory_bytes)
     assert sorted(twice.duplicates().tolist()) == sorted(paths)
-    held = twice.have(hashes([0, 50]).to_numpy())
-    assert held.tolist() == [bool(files), False]
+    held = twice.have(hashes([0, 100, *(item.path for item in deletes[:1])]).to_numpy())
+    assert held.tolist() == [bool(files), False, *(True for _ in deletes[:1])]
     right, wrong = (snapshot(2 * len(files) + more) for more in (0, 1))
     assert [item.code for item in twice.totals(right)] == []
     assert [item.code for item in twice.totals(wrong)] == ["T001"]
