@@ -727,8 +727,9 @@ def test_damage_is_named_by_its_code(
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_without_damage_have_no_findings(built_once: BuiltOnce, name: str) -> None:
     lake = _table(built_once, name)
-    assert _codes(lake, "deep")[0] == {}
-    assert _sorted(_in_parts(lake, "deep")) == []
+    for level in ("metadata", "deep"):
+        assert _codes(lake, level)[0] == {}
+        assert _sorted(_in_parts(lake, level)) == []
 
 
 @pytest.mark.parametrize("name", FILES)
