@@ -396,3 +396,21 @@ def test_a_snapshot_whose_files_are_gone_is_not_applied(lake: CommandLine) -> No
     file.write_bytes(content)
     lake.ok("publish", "db.t", "--wap-id", "w")
     assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+def test_an_id_that_the_branch_contains_is_not_published_as_a_fast_forward_either(
+    lake: CommandLine,
+) -> None:
+    add(lake, 1)
+    stage(lake, "two", 2)
+    add(lake, 3)
+    lake.ok("publish", "db.t", "--wap-id", "two")
+    # The staged snapshot expires, and a repeated job stages the same rows on the head.
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "2")
+    again = stage(lake, "two", 2)
+
+    refused = [lake("publish", "db.t", "--wap-id", "two"), lake("cherry-pick", "db.t", again)]
+
+    assert [item.exit_code for item in refused] == [3, 3]
+    assert all("contains WAP id two already" in item.stderr for item in refused)
+    assert ids_in(lake.warehouse) == [1, 2, 3]

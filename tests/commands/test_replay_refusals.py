@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows, shared
-from support.tables.iceberg_tables import FixedClock, pyiceberg_catalog, pyiceberg_table
+from support.tables.iceberg_tables import FixedClock, after, pyiceberg_catalog, pyiceberg_table
 
 from lake.core.base.errors import LakeError, NotAuthorisedError, TimedOutError
 from lake.core.base.settings import Settings
@@ -515,6 +515,41 @@ def test_a_job_replaces_no_partition_of_which_rows_are_in_files_of_another_spec(
 
     assert replay.commit("--replace-partitions").json()["status"] == "done"
     assert len(replay.rows(tmp_path)) == 44
+
+
+def move_to_buckets(lake: CommandLine, name: str) -> None:
+    lake.ok("alter", name, "--partition-by", "bucket(3, id)")
+    lake.ok("compact", name, "--rewrite-all")
+
+
+def test_equality_deletes_leave_no_old_rows_in_files_of_another_spec(
+    flink_lent: Flink, tmp_path: Path
+) -> None:
+    replay = Replay(flink_lent("c2-upsert-part"))
+    name = replay.fixture.table
+    move_to_buckets(replay.lake, name)
+    before = replay.rows(tmp_path)
+
+    for more in (["--dry-run"], []):
+        refused(replay.commit(*more), "of another partition spec")
+    assert replay.rows(tmp_path) == before
+    replay.lake.ok("compact", name, "--rewrite-all", "--spec-id", "0")
+
+    assert replay.commit().json()["status"] == "done"
+    assert replay.rows(tmp_path) == replay.fixture.rows("full")
+
+
+def test_equality_deletes_are_refused_if_the_rows_move_to_another_spec_meanwhile(
+    flink_lent: Flink, tmp_path: Path
+) -> None:
+    replay = Replay(flink_lent("c2-upsert-part"))
+    calm = replay.lake
+    replay.lake = calm.with_faults(after(lambda: move_to_buckets(calm, replay.fixture.table)))
+
+    refused(replay.commit(), "of another partition spec")
+
+    replay.lake = calm
+    assert replay.rows(tmp_path) == replay.fixture.rows("committed")
 
 
 def test_a_job_that_appended_replaces_no_partitions(pending: Replay, tmp_path: Path) -> None:

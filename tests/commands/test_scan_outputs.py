@@ -96,6 +96,30 @@ def test_uuids_are_written_to_one_file_on_spark(warehouse: Path, tmp_path: Path,
     assert spark("scan", "db.ids", "--changes", "--output", "-").stdout == changes.stdout
 
 
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow"])
+def test_uuids_inside_other_values_stay_uuids(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, name: str
+) -> None:
+    value = "00000000-0000-0000-0000-0000000000aa"
+    columns = "s struct<u: uuid>, l list<uuid>, m map<uuid, struct<u: list<uuid>>>"
+    required = "r struct<u: uuid not null, l: list<uuid not null>>"
+    lake.ok("create", "db.ids", "id long", columns, required)
+    row = {"id": 1, "s": {"u": value}, "l": [value, None], "m": {value: {"u": [value]}}}
+    row["r"] = {"u": value, "l": [value]}
+    rows = [row, {"id": 2}, {"id": 3, "s": {}, "l": [], "m": {value: None}}]
+    source = tmp_path / "rows.json"
+    source.write_text("".join(f"{json.dumps(item)}\n" for item in rows))
+    lake.ok("ingest", "db.ids", source)
+
+    lake.ok("scan", "db.ids", "--output", tmp_path / name)
+
+    lake.ok("ingest", "db.copy", tmp_path / name, "--create")
+    made, copy = (pyiceberg_table(warehouse, name) for name in ("db.ids", "db.copy"))
+    wanted = str(made.schema().as_struct()).replace("required", "optional")
+    assert str(copy.schema().as_struct()) == wanted
+    assert lake.scanned(table="db.copy") == lake.scanned(table="db.ids")
+
+
 @pytest.mark.parametrize("format_name", ["parquet", "csv", "json", "arrow"])
 def test_a_folder_holds_a_file_for_each_split(
     table: Path, tmp_path: Path, lake: CommandLine, format_name: str

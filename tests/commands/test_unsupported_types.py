@@ -211,3 +211,17 @@ def test_a_required_column_is_refused(lake: CommandLine, warehouse: Path, tmp_pa
 
     assert refused.exit_code == 3, refused
     assert "column x.element is of the type variant" in refused.stderr
+
+
+@pytest.mark.parametrize("option", ["--partition-by", "--sort-by"])
+@pytest.mark.parametrize("column", ["v", "s.v"])
+def test_no_table_is_partitioned_or_sorted_by_such_a_column(
+    kind: IcebergType, lake: CommandLine, option: str, column: str
+) -> None:
+    created = ("create", "db.new", "--from", "db.t", "--format-version", "3")
+    for command in (("alter", "db.t"), created):
+        refused = lake(*command, option, column)
+
+        assert refused.exit_code == 2, refused
+        assert f"{column} ({kind}) by identity" in refused.stderr
+    assert ids(lake) == [1, 2, 3]

@@ -20,6 +20,7 @@ from lake.core.load.replay.model import (
     ReplayPlan,
 )
 from lake.core.load.replay.report import describe
+from lake.core.load.replay.safety_checks import refuse_unreached
 from lake.core.load.replay.snapshot_steps import ReplayStep, replay_steps, staged_steps
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.flink.commits import job_commit, max_committed
@@ -141,6 +142,8 @@ class _Replay:
         self._require_history(table)  # check: history-of-replay
         present = self._committed_meanwhile(table)
         jobs = [self._remaining(table, job, present) for job in self.plan.jobs]
+        for job in jobs:
+            refuse_unreached(table, self.plan.branch, job)
         numbers = [self._committed(table, job) for job in jobs]
         decision = (numbers, [[_name(item) for item in job.checkpoints] for job in jobs])
         if decision != self._decision:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import NotFoundError, RefusedError
 from lake.core.base.options import Option
@@ -24,6 +26,7 @@ from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import OPERATION_ID, run_ids_of
 from lake.core.table.snapshots.summary import REPLACE_PARTITIONS
+from lake.core.transaction.commit.operations import EntryTable
 from lake.core.transaction.commit.partition_index import LivePartitions
 from lake.core.transaction.staging.staged_run import job_and_checkpoint
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lake.core.load.replay.survey import Survey
+    from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
 _SHOWN = 10
@@ -59,6 +63,7 @@ def check(session: Session, survey: Survey) -> None:
             _refuse_branch(survey, job)
             _refuse_mode(survey, job)  # check: mode-of-checkpoint
             _refuse_other_specs(survey, job)
+            refuse_unreached(survey.table, survey.options.branch, job)
             _refuse_gaps(survey, job)  # check: no-missing-manifests
     _refuse_twice(survey.jobs)
 
@@ -324,6 +329,33 @@ def _refuse_other_specs(survey: Survey, job: PendingJob) -> None:
         listed = read_manifest_list(table.storage, head.manifest_list).to_pylist()
         index = LivePartitions(table.storage, {})
         index.refuse_rows_elsewhere(table.metadata, listed, files_of(job.checkpoints, data=True))
+
+
+def refuse_unreached(table: Table, branch: str, job: PendingJob) -> None:
+    """Refuse equality deletes that would leave old rows in files of another partition spec beside the new ones.
+
+    Raises:
+        RefusedError: there are files to which the deletes do not apply, with rows of the same partitions.
+    """
+    head = ancestry.branch_head(table.metadata, branch)
+    deletes = [
+        EntryTable(part.spec_id, part.entries.filter(is_equality))
+        for part in files_of(job.checkpoints, data=False)
+        if pc.any(is_equality := pc.equal(part.entries["content"], EQUALITY_DELETES)).as_py()
+    ]
+    if head is None or not deletes or is_staged(job.operator_id):
+        return
+    listed = read_manifest_list(table.storage, head.manifest_list).to_pylist()
+    index = LivePartitions(table.storage, {})
+    for part in deletes:
+        try:
+            index.refuse_rows_elsewhere(table.metadata, listed, [part])
+        except RefusedError as error:
+            raise RefusedError(
+                f"equality deletes of job {job.job_id} do not apply to {error.message}",
+                hint=f"`lake compact {table.identifier} {Option.REWRITE_ALL} {Option.SPEC_ID} {part.spec_id}` "
+                "writes the rows with the partition spec of the deletes",
+            ) from error
 
 
 def _refuse_twice(jobs: Iterable[PendingJob]) -> None:

@@ -165,6 +165,7 @@ def _plan(table: Table, source: Snapshot, *, branch: str) -> PickPlan:
         # A wrong parent would make the branch lose the rows of its head.
         ancestry.require_descent(head, source)
         require_contents(table, head, source)  # check: contents-of-picked-head
+        _refuse_contained(table, branch, source)
     if not fast_forward:
         _refuse_repetition(table, branch, source)
         _refuse_operation(metadata, head, source)
@@ -219,24 +220,36 @@ def _replaces_partitions(source: Snapshot) -> bool:
     return is_marked and ancestry.operation_of(source) == "overwrite"
 
 
-def _refuse_repetition(table: Table, branch: str, source: Snapshot) -> None:
-    """Refuse a change that the branch contains, or may contain.
+def _refuse_contained(table: Table, branch: str, source: Snapshot) -> None:
+    """Refuse a change of which the branch's retained history contains a pick, or the WAP id.
 
     Raises:
-        RefusedError: the rows of the snapshot might be added a second time.
+        RefusedError: the rows of the snapshot would be added a second time.
     """
     metadata, where = table.metadata, f"branch {branch} of {table.identifier}"
-    history = list(ancestry.ancestors(metadata, ancestry.head_id(metadata, branch)))
     known = ancestry.snapshots_by_id(metadata)
-    own, wap_id = str(source.snapshot_id), wap_id_of(source)
+    own, wap_id = source.snapshot_id, wap_id_of(source)
     # Picks of one change, also of a pick of it, contain the same rows.
     change = change_ids(known, source)
-    for item in history:
+    for item in ancestry.ancestors(metadata, ancestry.head_id(metadata, branch)):
         if not change.isdisjoint(change_ids(known, item)):
             raise RefusedError(f"{where} contains snapshot {own} already, in {item.snapshot_id}")
         summary = properties_of(item)
         if wap_id is not None and wap_id in {summary.get(WAP_ID), summary.get(PUBLISHED_WAP_ID)}:
             raise RefusedError(f"{where} contains WAP id {wap_id} already, in {item.snapshot_id}")
+
+
+def _refuse_repetition(table: Table, branch: str, source: Snapshot) -> None:
+    """Refuse a change that the branch contains, or may contain, so that a new snapshot may repeat it.
+
+    Raises:
+        RefusedError: the rows of the snapshot might be added a second time.
+    """
+    _refuse_contained(table, branch, source)
+    metadata, where = table.metadata, f"branch {branch} of {table.identifier}"
+    history = list(ancestry.ancestors(metadata, ancestry.head_id(metadata, branch)))
+    known = ancestry.snapshots_by_id(metadata)
+    own, change = source.snapshot_id, change_ids(known, source)
     for run_id, _ in Marks(RUN_NOTES, metadata).of(source):
         if has_run(table, branch, run_id):
             raise RefusedError(f"{where} contains run {run_id} already")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AssertCreate
-from pyiceberg.types import DoubleType, FloatType, NestedField
+from pyiceberg.types import DoubleType, FloatType, NestedField, UnknownType
 
 from lake.core.base.errors import (
     CommitConflictError,
@@ -152,10 +152,10 @@ def _required(item: NestedField) -> NestedField:
 
 
 def refuse_types(schema: Schema, format_version: int) -> None:
-    """Refuse columns that a format version does not have.
+    """Refuse columns that a format version does not have, and those of which every row needs an unknown value.
 
     Raises:
-        RefusedError: a column's type needs a later version.
+        RefusedError: a column's type needs a later version, or other engines cannot load a table with the column.
     """
     for column in schema.field_ids:
         item = schema.find_field(column)
@@ -165,6 +165,11 @@ def refuse_types(schema: Schema, format_version: int) -> None:
                 f"column {schema.find_column_name(column)} has the type {item.field_type}, which needs format "
                 f"version {least}, not {format_version}",
                 hint=f"add {Option.FORMAT_VERSION} {least}",
+            )
+        if item.required and isinstance(item.field_type, UnknownType):
+            raise RefusedError(
+                f"column {schema.find_column_name(column)} is always NULL, as its type is unknown: it cannot be "
+                "not null, a key or the key of a map"
             )
 
 

@@ -28,10 +28,10 @@ from lake.core.read.exports.facts import ReadResult
 from lake.core.read.exports.formats import (
     ARROW_STREAM,
     plain_rows,
-    without_extension_types,
+    with_types,
     writing,
 )
-from lake.core.spec.types.arrow_schema import PlainSchema
+from lake.core.spec.types.arrow_schema import PlainSchema, arrow_schema
 from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.session import Session
 
@@ -197,6 +197,7 @@ def _all_rows(
         yield from _progressing(session, source, _stream(source, noted, limit))
         return
     beside = os.path.dirname(os.path.abspath(output.path)) if output.path else None
+    stored = arrow_schema(source.plan.projection)
     with tempfile.TemporaryDirectory(prefix=".lake-scan-", dir=beside) as folder:
         tasks = _tasks(source, ARROW_STREAM, folder)
         with closing(_run(session, source, engine, tasks)) as results:
@@ -204,7 +205,7 @@ def _all_rows(
                 noted.update(part.noted)
                 if part.rows:
                     with pa.OSFile(part.path) as file:
-                        yield from map(without_extension_types, pa.ipc.open_stream(file))
+                        yield from (with_types(batch, stored) for batch in pa.ipc.open_stream(file))
                     os.unlink(part.path)
 
 

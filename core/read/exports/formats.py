@@ -25,7 +25,7 @@ from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.data.columns.nullability import fill_masked
 from lake.core.data.columns.text_encoding import cells, json_lines
-from lake.core.spec.types.arrow_schema import arrow_schema
+from lake.core.spec.types.arrow_schema import arrow_schema, parts_of
 
 PARQUET, CSV, TSV, JSON, ARROW = EXPORT_FORMATS
 ARROW_STREAM = "arrow-stream"
@@ -95,8 +95,8 @@ class ParquetSink:
     """One Parquet file; row groups of about 64 MiB."""
 
     def __init__(self, stream: Any, schema: Schema) -> None:
-        self._schema = _plain_schema(schema)
-        chosen = _without_numbered(self._schema)
+        self._schema, self._stored = _plain_schema(schema), arrow_schema(schema)
+        chosen = _without_numbered(self._stored)
         self._writer = pq.ParquetWriter(
             stream,
             self._schema,
@@ -110,14 +110,15 @@ class ParquetSink:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        self._waiting.append(_with_extension_types(batch, self._schema))
+        self._waiting.append(with_types(batch, self._stored))
         self._bytes += batch.nbytes
         if self._bytes >= _BUFFERED_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(fill_masked(pa.Table.from_batches(self._waiting)))
+            rows = fill_masked(pa.Table.from_batches(self._waiting))
+            self._writer.write_table(rows.cast(self._schema))
         self._waiting, self._bytes = [], 0
 
     def close(self) -> None:
@@ -166,7 +167,7 @@ class ArrowSink:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        self._writer.write_batch(_with_extension_types(batch, self._schema))
+        self._writer.write_batch(with_types(batch, self._schema))
 
     def close(self) -> None:
         """Finish."""
@@ -327,36 +328,27 @@ def _plain_schema(schema: Schema) -> pa.Schema:
     )
 
 
-def _plain_type(type_: pa.DataType, iceberg_type: IcebergType | None = None) -> pa.DataType:
+def _plain_type(type_: pa.DataType, iceberg_type: IcebergType) -> pa.DataType:
     if isinstance(iceberg_type, UUIDType):
         return pa.uuid()
+    parts = [part.field_type for part in parts_of(iceberg_type)]
     if pa.types.is_struct(type_):
-        return pa.struct([_plain_field(item) for item in type_])
+        return pa.struct(list(map(_plain_field, type_, parts)))
     if pa.types.is_map(type_):
-        return pa.map_(_plain_field(type_.key_field), _plain_field(type_.item_field))
+        return pa.map_(*map(_plain_field, (type_.key_field, type_.item_field), parts))
     if pa.types.is_list(type_):
-        return pa.list_(_plain_field(type_.value_field))
+        return pa.list_(_plain_field(type_.value_field, parts[0]))
     return type_
 
 
-def _plain_field(item: pa.Field) -> pa.Field:
-    return pa.field(item.name, _plain_type(item.type), item.nullable)
+def _plain_field(item: pa.Field, iceberg_type: IcebergType) -> pa.Field:
+    return pa.field(item.name, _plain_type(item.type, iceberg_type), item.nullable)
 
 
-def _with_extension_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows with the types of a schema, which may be extension types in place of those that store them."""
     columns = [
-        pa.ExtensionArray.from_storage(item.type, column)
-        if isinstance(item.type, pa.BaseExtensionType)
-        else column
+        column if column.type == item.type else column.cast(item.type)
         for column, item in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def without_extension_types(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows of a file that a sink wrote as sinks take them."""
-    columns = [
-        column.storage if isinstance(column, pa.ExtensionArray) else column
-        for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -25,6 +25,7 @@ from pyiceberg.types import FixedType, IcebergType
 from lake.core.base.errors import InvalidRequestError, RefusedError, unknown_column
 from lake.core.base.options import Option
 from lake.core.spec.types.sort_orders import is_sortable
+from lake.core.spec.types.specification_types import VariantType
 from lake.core.spec.types.type_text import type_text
 
 _LARGEST, _MOST_DIGITS, _SHOWN = 2**31 - 1, 10, 80
@@ -56,6 +57,11 @@ _SUFFIX = {
 _SORT = re.compile(r"^(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?$", re.IGNORECASE)
 
 
+def _applies(transform: Transform[Any, Any], kind: IcebergType) -> bool:
+    # A variant is not primitive: Iceberg Java does not load a table with such a field.
+    return not isinstance(kind, VariantType) and transform.can_transform(kind)
+
+
 def _possible(kind: IcebergType, column: str) -> str | None:
     """Return the hint that lists the transforms of a column of a type."""
     known = {
@@ -64,7 +70,7 @@ def _possible(kind: IcebergType, column: str) -> str | None:
         f"truncate(W, {column})": TruncateTransform(1),
         **{f"{name}({column})": _PLAIN[name] for name in ("year", "month", "day", "hour")},
     }
-    possible = [text for text, one in known.items() if one.can_transform(kind)]
+    possible = [text for text, one in known.items() if _applies(one, kind)]
     return f"possible: {', '.join(possible)}" if possible else None
 
 
@@ -82,7 +88,7 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
         source = _column(schema, column)
         if source.field_type.is_primitive and not is_sortable(source.field_id, schema):
             raise InvalidRequestError(f"cannot partition by {column}: it is inside a list or map")
-        if not transform.can_transform(source.field_type):
+        if not _applies(transform, source.field_type):
             raise InvalidRequestError(
                 f"cannot partition {column} ({type_text(source.field_type)}) by {transform}",
                 hint=_possible(source.field_type, column),
@@ -189,7 +195,7 @@ def _sort_field(term: str, schema: Schema) -> SortField:
     nulls = (found[3] or ("last" if descending else "first")).lower()
     transform, column = _parse_term(found[1])
     source = _sortable(schema, column)
-    if not transform.can_transform(source.field_type):
+    if not _applies(transform, source.field_type):
         raise InvalidRequestError(
             f"cannot sort {column} ({type_text(source.field_type)}) by {transform}",
             hint=_possible(source.field_type, column),
