@@ -36,7 +36,7 @@ from lake.core.table.catalogs.metastores import glue, hive
 # A table that does not wait long to learn what became of a commit.
 _QUICK = ("--property", "commit.status-check.min-wait-ms=1")
 # The seconds in which a server must answer; a busy machine may need more than one for an answer.
-_IMPATIENT = 4
+_IMPATIENT = 3
 # The request of a commit.
 _COMMITS = {"glue": "UpdateTable", "hive": "alter_table_with_environment_context"}
 
