@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.cli.lasting_engine import Lasting
-from support.servers.spark_cluster import ConnectServer, SparkCluster, descendants, options
+from support.servers.spark_cluster import ConnectServer, SparkCluster, descendants, options, until
 from support.tables.cluster_tables import begun, files_of_rows, rows, rows_of, sources, strangers
 
 from lake.core.table.manifests import batches
@@ -180,7 +180,11 @@ def test_tasks_run_on_executors_with_the_lake_that_was_sent(
 
     assert (done.exit_code, done.stderr) == (0, ""), done
     assert rows_of(lake) == rows(0, 60)
-    (application,) = [a for a in cluster.status()["completedapps"] if a["id"] not in before]
+    # The master gets to know of the end when the process may have ended.
+    (application,) = until(
+        lambda: [a for a in cluster.status()["completedapps"] if a["id"] not in before],
+        "the application's end",
+    )
     assert (application["name"], application["state"]) == ("lake", "FINISHED")
     tasks = list(cluster.events("SparkListenerTaskEnd", application["id"]))
     assert tasks

@@ -164,14 +164,17 @@ def test_an_answer_that_is_too_late_changes_no_row(
     line: ConfiguredLine, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(home, good=sql(tmp_path, "good"))
-    late = threading.Event()
+    begun, late = threading.Event(), threading.Event()
     asking: list[threading.Thread] = []
 
     def wait(_catalog: object) -> None:
         asking.append(threading.current_thread())
+        begun.set()
         late.wait(60)
 
     def answered(*_: object) -> None:
+        # A busy machine may need more than the time of the command to begin.
+        assert begun.wait(60)
         late.set()
         asking[0].join()
 

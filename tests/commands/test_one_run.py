@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
+from support.faults.killed_runs import SENDING, killed, signalled
 from support.tables.built_once import BuiltOnce
 from support.tables.iceberg_tables import (
     FixedClock,
@@ -32,6 +33,8 @@ COMMANDS = [
     ("compact", "db.t", "--rewrite-all"),
     ("expire", "db.t", "--older-than", "0s", "--unsafe-retention"),
 ]
+# A compaction that has the lock and has not begun to write.
+_WORKING = ("lake.core.engine.inline", "InlineEngine.run", "before")
 
 
 def _build(folder: Path) -> None:
@@ -334,13 +337,10 @@ def test_a_stopped_run_leaves_no_lock(
     lake: CommandLine, table: Path, number: signal.Signals
 ) -> None:
     before = files_below(lake.warehouse)
-    process = lake.start("--json", *COMMANDS[0])
-    while not table.exists():
-        assert process.poll() is None, process.communicate()
-    process.send_signal(number)
-    process.communicate(timeout=300)
 
-    assert process.returncode == 128 + number
+    ended = signalled(lake, number, _WORKING, "--json", *COMMANDS[0])
+
+    assert ended.exit_code == 128 + number, ended
     assert files_below(lake.warehouse) == before
 
 
@@ -349,11 +349,7 @@ def test_a_stopped_run_leaves_no_lock(
 def test_after_a_killed_run_the_next_one_takes_the_lock_over(
     lake: CommandLine, table: Path, command: tuple[str, ...]
 ) -> None:
-    process = lake.start("--json", *command)
-    while not table.exists():
-        assert process.poll() is None, process.communicate()
-    process.kill()
-    process.communicate()
+    killed(lake, SENDING, "--json", *command)
     left = table.exists()
     again = lake.ok(*command)
 

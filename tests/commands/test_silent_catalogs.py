@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +24,7 @@ class _Server(ThreadingHTTPServer):
     """A REST catalog with tables in two namespaces; some requests get no answer.
 
     Args:
-        silent: the method, the end of the path, and the number of such requests that are answered.
+        silent: the method, a pattern of the end of the path, and the number of such requests that are answered.
         metadata: the metadata files of tables, by the ends of their paths.
         tables: the number of tables in each namespace.
     """
@@ -47,7 +49,7 @@ class _Server(ThreadingHTTPServer):
 
     def is_silent(self, method: str, path: str) -> bool:
         """Whether a request gets no answer."""
-        if method != self.method or not path.endswith(self.silent):
+        if method != self.method or not re.search(f"{self.silent}$", path):
             return False
         self.answered -= 1
         self.silences += self.answered < 0
@@ -142,11 +144,13 @@ def test_a_stop_signal_does_not_wait_for_a_server_that_does_not_answer(
     assert "stopped" in printed
 
 
+# Lists are answered, also if a busy machine answers late and is asked once more.
 IMPATIENT = {"rest.client.socket-timeout-ms": 500}
+_TABLE = "/tables/[^/]+"
 
 
 def test_after_many_tables_without_an_answer_the_others_are_not_asked_for(tmp_path: Path) -> None:
-    with running(_Server("GET", "", answered=6, tables=60)) as server:
+    with running(_Server("GET", _TABLE, tables=60)) as server:
         lake = line_of(server, tmp_path, **IMPATIENT)
         result = lake("--json", "health")
 
@@ -158,7 +162,10 @@ def test_after_many_tables_without_an_answer_the_others_are_not_asked_for(tmp_pa
         assert 16 <= len(asked) <= 24
         (hint,) = {row["error"]["hint"] for row in rows if row not in asked}
         assert "run the command again" in hint
-        # Each request is repeated once.
+        # Each request is repeated once. The last of them may arrive when it is not waited for any more.
+        until = time.monotonic() + 60
+        while server.silences < 2 * len(asked) and time.monotonic() < until:
+            time.sleep(0.01)
         assert server.silences == 2 * len(asked)
 
 
@@ -168,7 +175,7 @@ def test_after_many_tables_without_an_answer_the_others_are_not_asked_for(tmp_pa
     ids=lambda words: words[0],
 )
 def test_every_command_on_many_tables_ends_early(tmp_path: Path, command: tuple[str, ...]) -> None:
-    with running(_Server("GET", "", answered=6, tables=60)) as server:
+    with running(_Server("GET", _TABLE, tables=60)) as server:
         result = line_of(server, tmp_path, **IMPATIENT)(*command)
 
         assert result.exit_code == 6

@@ -76,10 +76,16 @@ def test_a_signal_that_another_thread_receives_ends_a_wait() -> None:
     def wake(*_: object) -> None:
         raise WokenError
 
-    over = threading.Event()
+    def send() -> None:
+        # The wait begins meanwhile; a signal before that must come where it is expected too.
+        assert waiting.wait(60)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    over, waiting = threading.Event(), threading.Event()
     # Threads inherit the mask of signals, so these start before the signal is blocked.
     receiver = threading.Thread(target=over.wait)
-    sender = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
+    sender = threading.Thread(target=send)
     before = signal.signal(signal.SIGUSR1, wake)
     receiver.start()
     sender.start()
@@ -87,6 +93,7 @@ def test_a_signal_that_another_thread_receives_ends_a_wait() -> None:
     started = time.monotonic()
     try:
         with pytest.raises(WokenError):
+            waiting.set()
             SystemClock().sleep(60)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})

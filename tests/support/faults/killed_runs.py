@@ -1,4 +1,4 @@
-"""Runs that stop between two steps: killed at the point that a test names."""
+"""Runs that stop between two steps: killed, or stopped by a signal, at the point that a test names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lake.cli.main import main
-from support.cli.command_line import CommandLine
+from support.cli.command_line import CommandLine, Result
 from support.cli.forked import Forked
 
 LAYING_DOWN = ("lake.core.transaction.staging.operation_files", "publish_manifests", "before")
@@ -27,10 +27,21 @@ def killed(
     Returns:
         What it had printed to standard error.
     """
-    folder, words = lake.warehouse.parent, lake.arguments(*arguments)
-    ended = Forked(folder, run_mortally, words, point, location).end()
+    ended = signalled(lake, signal.SIGKILL, point, *arguments, location=location)
     assert ended.exit_code == -signal.SIGKILL, ended
     return ended.stderr
+
+
+def signalled(
+    lake: CommandLine,
+    number: int,
+    point: tuple[str, str, str],
+    *arguments: object,
+    location: str = "",
+) -> Result:
+    """Run a command that gets a signal at a point; return how it ended."""
+    words = lake.arguments(*arguments)
+    return Forked(lake.warehouse.parent, run_mortally, words, point, location, number).end()
 
 
 def temporary_manifests(folder: Path) -> list[Path]:
@@ -38,14 +49,16 @@ def temporary_manifests(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*-00000-0-1-?????.avro"))
 
 
-def run_mortally(arguments: list[str], point: tuple[str, str, str], location: str) -> int:
+def run_mortally(
+    arguments: list[str], point: tuple[str, str, str], location: str, number: int = signal.SIGKILL
+) -> int:
     """Run a command line of lake in this process, which dies at a point."""
-    _let_it_die(*point, location)
+    _let_it_die(*point, location, number)
     return main(arguments)
 
 
-def _let_it_die(module: str, name: str, moment: str, location: str) -> None:
-    """Replace one function by one that kills its own process, where an argument contains the location."""
+def _let_it_die(module: str, name: str, moment: str, location: str, number: int) -> None:
+    """Replace one function by one that sends its own process a signal, where an argument contains the location."""
     owner: Any = importlib.import_module(module)
     *outer, last = name.split(".")
     for part in outer:
@@ -56,10 +69,10 @@ def _let_it_die(module: str, name: str, moment: str, location: str) -> None:
     def deadly(*args: Any, **options: Any) -> Any:
         is_there = location in " ".join(item for item in args if isinstance(item, str))
         if is_there and moment == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
         found = real(*args, **options)
         if is_there:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
         return found
 
     setattr(owner, last, deadly)

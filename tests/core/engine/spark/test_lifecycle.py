@@ -160,9 +160,10 @@ def test_a_signals_exception_comes_through_while_waiting(lasting: SparkEngine) -
     before = signal.signal(signal.SIGUSR1, interrupt)
     echo(lasting)
     waiting = lasting.run([Task({"file": "/never"})], drill.wait_for, storage=Storage())
-    threading.Timer(1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    signalling = threading.Timer(1, os.kill, (os.getpid(), signal.SIGUSR1))
     try:
         with pytest.raises(KeyboardInterrupt):
+            signalling.start()
             next(waiting)
     finally:
         signal.signal(signal.SIGUSR1, before)

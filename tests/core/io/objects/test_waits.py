@@ -17,6 +17,12 @@ from lake.core.io.objects.waits import answer_of, awaited, unchecked
 from lake.core.io.work_ahead import ReadingThreads
 
 
+@pytest.fixture(autouse=True)
+def _no_requests_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the requests for which other tests of this process wait no longer."""
+    monkeypatch.setattr(waits, "_threads", waits._Threads())
+
+
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A stopped command; the last answers have no time."""
