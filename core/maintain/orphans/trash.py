@@ -314,9 +314,8 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
 
     def back(path: str) -> str | None:
         try:
-            if there[path] is not None:
-                return table.storage.delete([waiting[path]]).failed.get(waiting[path])
-            move(table.storage, waiting[path], path, session.ids)
+            is_copied = there[path] is not None
+            move(table.storage, waiting[path], path, session.ids, is_copied=is_copied)
         except LakeError as error:
             return error.message
         return None
