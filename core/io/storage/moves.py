@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 
 
-def move(
-    storage: Storage, source: str, target: str, ids: Ids, *, is_copied: bool = False
-) -> None:
+def move(storage: Storage, source: str, target: str, ids: Ids, *, is_copied: bool = False) -> None:
     """Move a file; in a store it is copied and then deleted. A source that does not exist is left out.
 
     Args:
