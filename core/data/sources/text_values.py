@@ -224,7 +224,7 @@ def _plain_parser(kind: IcebergType) -> Callable[[pa.Array], pa.Array]:
 
 
 def _nanoseconds(column: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Parse times with nanoseconds. PyArrow refuses the first second that 64 bits hold: it is parsed as the next one."""
+    """Parse times with nanoseconds. PyArrow refuses the first second of 64 bits: it is parsed as the next one."""
     try:
         return parse(column)
     except pa.ArrowInvalid:
