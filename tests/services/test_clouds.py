@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,9 +12,11 @@ from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, cut, page, refused, reset
 from support.servers.azure_server import Azure
 from support.servers.gcs_server import Gcs
+from support.tables.iceberg_tables import FixedClock
 
 from lake.core.base.clock import Backoff
 from lake.core.base.errors import BadInputError, LakeError, NotAuthorisedError, NotFoundError
+from lake.core.io.storage.credentials import CredentialProvider, Credentials
 from lake.core.io.storage.storage import Storage
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
@@ -281,3 +285,50 @@ def test_a_name_with_an_empty_part_is_refused(place: tuple[Storage, str]) -> Non
     storage, folder = place
     with pytest.raises(BadInputError, match="not a usable name"):
         storage.write(f"{folder}//x", b"")
+
+
+class Tokens(Proxy):
+    """In front of a store of Google's: one token is valid at a time, whatever the store itself accepts."""
+
+    valid = "first"
+
+    def __init__(self, gcs: Gcs) -> None:
+        super().__init__(gcs.endpoint)
+        self.accepted: list[str] = []
+        self._own = f"Bearer {gcs.properties()['gcs.oauth2.token']}"
+        self.guard = self._check
+
+    def _check(self, asked: Asked) -> Answer | None:
+        given = {name.lower(): text for name, text in asked.headers.items()}
+        is_valid = asked.path == "/" or given.get("authorization") == f"Bearer {self.valid}"
+        if not is_valid:
+            return refused(401)(asked, lambda: Answer(0))
+        self.accepted.append(asked.path)
+        return None
+
+    def _forward(self, asked: Asked) -> Answer:
+        headers = {name: text for name, text in asked.headers.items() if name != "authorization"}
+        return super()._forward(replace(asked, headers={**headers, "authorization": self._own}))
+
+
+def test_an_upload_goes_on_with_the_token_that_replaces_its_first_one(gcs: Gcs) -> None:
+    data, clock = Random(2).randbytes(70 * MIB), FixedClock()
+    with Tokens(gcs) as proxy:
+
+        def vended() -> Credentials:
+            ends = str(clock.now + 3_600_000)
+            own = {"gcs.oauth2.token": proxy.valid, "gcs.oauth2.token-expires-at": ends}
+            return Credentials({**gcs.properties(proxy.uri), **own})
+
+        storage = Storage(renewed=CredentialProvider(vended(), vended, clock))
+        name = f"{gcs.warehouse()[0]}/t/large"
+        with storage.open_output(name) as sink:
+            sink.write(data[: 30 * MIB])
+            until = time.monotonic() + 60
+            while sum("partNumber" in path for path in proxy.accepted) < 3:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            proxy.valid, clock.now = "second", clock.now + 3_599_000
+            sink.write(data[30 * MIB :])
+
+        assert storage.read(name, limit=len(data)) == data
