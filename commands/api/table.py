@@ -13,6 +13,7 @@ from lake.commands.api.calls import Calls, Option
 from lake.commands.reports.facts import SnapshotFacts, SnapshotsResult
 from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.data.columns.int96 import with_changed_leaves
 from lake.core.load.ingest.facts import IngestFacts, IngestResult
 from lake.core.maintain.branching.facts import RollbackFacts
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
@@ -109,7 +110,11 @@ class Scan:
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """Return all rows as a DataFrame of pandas; the options are those of PyArrow's `to_pandas`."""
-        return self.to_arrow().to_pandas(**options)
+        # PyArrow has no lists of bytes of one length for pandas.
+        plain = with_changed_leaves(
+            self.schema, lambda kind: pa.binary() if pa.types.is_fixed_size_binary(kind) else kind
+        )
+        return self.to_arrow().cast(plain).to_pandas(**options)
 
 
 class Table:

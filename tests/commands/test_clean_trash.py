@@ -14,6 +14,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below
 
+from lake.core.io.storage.storage import Storage, StoredFile
 from lake.core.maintain.orphans import trash
 
 _NOW = ("--older-than", "0s", "--unsafe-retention", "--max-share", "100%")
@@ -221,3 +222,31 @@ def test_a_purge_that_another_one_overtakes_is_done(
     monkeypatch.setattr(trash, "read_list", overtaken)
     document = lake.ok("clean", "db.t", "--purge", run.name)
     assert (document["status"], document["result"]["purged"]) == ("done", 0)
+
+
+def test_a_purge_deletes_the_files_of_the_list_that_the_storage_does_not_list(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = moved(lake)
+    find = Storage.find_files
+
+    def shorter(storage: Storage, folder: str) -> list[StoredFile]:
+        return [file for file in find(storage, folder) if "two" not in file.location]
+
+    monkeypatch.setattr(Storage, "find_files", shorter)
+    document = lake.ok("clean", "db.t", "--purge", run.name)
+
+    assert (document["status"], document["result"]["purged"]) == ("done", 3)
+    assert document["result"]["bytes"] == len("onetwothree")
+    assert not run.exists()
+
+
+def test_a_purge_deletes_no_file_outside_of_the_run_that_its_list_names(lake: CommandLine) -> None:
+    run = moved(lake)
+    (data,) = (lake.warehouse / "db" / "t" / "data").glob("*.parquet")
+    place = f"../../data/{data.name}"
+    rewritten(run, lambda rows: rows[0].update(moved_to=place))
+
+    lake.ok("clean", "db.t", "--purge", run.name)
+    assert data.exists()
+    assert not run.exists()

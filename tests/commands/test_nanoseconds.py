@@ -107,3 +107,31 @@ def test_a_time_is_a_key_and_survives_compaction_to_the_nanosecond(
     for strategy in (("binpack",), ("sort", "--by", "ts desc"), ("zorder", "--by", "ts,n")):
         lake.ok("compact", "db.t", "--rewrite-all", "--verify", "--strategy", *strategy)
         assert found(lake, tmp_path) == expected
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.json"])
+def test_the_first_second_comes_back_from_text(
+    name: str, lake: CommandLine, tmp_path: Path
+) -> None:
+    numbers = [
+        -(2**63),
+        -(2**63) + 1,
+        -9_223_372_036 * 10**9 - 1,
+        -9_223_372_036 * 10**9,
+        2**63 - 1,
+    ]
+    made = ("--create", "--property", "format-version=3")
+    assert written(lake, tmp_path, numbers, *made, zone="UTC") == len(numbers)
+    out = tmp_path / name
+    lake.ok("scan", "db.t", "--output", out)
+    lake.ok("ingest", "db.t", out, "--overwrite")
+
+    assert found(lake, tmp_path) == sorted(zip(numbers, numbers, strict=True))
+    lines = out.read_text()
+    out.write_text(lines.replace("43.145224192Z", "43.145224191Z"))
+    refused = lake("ingest", "db.t", out)
+    assert refused.exit_code == 7
+    assert "43.145224191Z' is not a valid timestamptz_ns" in refused.stderr
+    out.write_text(lines.replace("00:12:43.145224192Z", "02:12:43.145224192+02:00"))
+    lake.ok("ingest", "db.t", out, "--overwrite")
+    assert found(lake, tmp_path) == sorted(zip(numbers, numbers, strict=True))

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import FixedType, ListType, MapType, NestedField, UUIDType
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, named_rows, pyiceberg_table
 
@@ -63,6 +66,36 @@ def test_a_scan_stays_with_its_snapshot(table: lake.Table, warehouse: Path) -> N
 
 def test_a_scan_has_at_most_the_rows_of_its_limit(table: lake.Table) -> None:
     assert table.scan(limit=2).to_arrow().num_rows == 2
+
+
+def test_lists_of_bytes_of_one_length_are_lists_in_a_frame_of_pandas(warehouse: Path) -> None:
+    few = FixedType(4)
+    made = make_table(
+        warehouse,
+        schema=Schema(
+            NestedField(1, "few", ListType(2, few, element_required=True), required=True),
+            NestedField(3, "ids", ListType(4, UUIDType(), element_required=False), required=False),
+            NestedField(5, "pairs", MapType(6, few, 7, ListType(8, few)), required=False),
+            NestedField(9, "one", few, required=False),
+        ),
+    )
+    numbers = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([None, b"x" * 16], pa.binary(16)))
+    columns = {
+        "few": pa.array([[b"abcd"], []], pa.list_(pa.binary(4))),
+        "ids": pa.ListArray.from_arrays([0, 2, 2], numbers, mask=pa.array([False, True])),
+        "pairs": pa.array(
+            [[(b"abcd", [b"efgh"])], None], pa.map_(pa.binary(4), pa.list_(pa.binary(4)))
+        ),
+        "one": pa.array([None, b"abcd"], pa.binary(4)),
+    }
+    made.append(pa.table(columns).cast(made.schema().as_arrow()))
+    frame = lake.connect(warehouse=str(warehouse)).table("db.t").scan().to_pandas()
+
+    assert [list(value) for value in frame["few"]] == [[b"abcd"], []]
+    assert (list(frame["ids"][0]), frame["ids"][1]) == ([None, b"x" * 16], None)
+    ((key, values),) = frame["pairs"][0]
+    assert (key, list(values), frame["pairs"][1]) == (b"abcd", [b"efgh"], None)
+    assert frame["one"].tolist() == [None, b"abcd"]
 
 
 def test_an_empty_table_has_the_columns_of_its_schema(warehouse: Path) -> None:

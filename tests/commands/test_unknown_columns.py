@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import pyiceberg_table
 
 TIME = pa.timestamp("ns")
 LOG = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id")
@@ -112,3 +113,38 @@ def test_evolve_gives_no_type_to_a_column_that_partitions_are_derived_from(
     assert "cannot give column n a type: the table is partitioned by its values" in refused.stderr
     lake.ok("ingest", "db.t", source("nulls.parquet", pa.nulls(1)), "--evolve")
     assert len(lake.ok("scan", "db.t")["result"]["preview"]) == 2
+
+
+def test_a_type_is_given_to_an_unknown_column(lake: CommandLine, tmp_path: Path) -> None:
+    nested = pa.array([{"a": 1, "u": None}], pa.struct([("a", pa.int64()), ("u", pa.null())]))
+    path = tmp_path / "source.parquet"
+    columns = {"id": [1], "n": pa.nulls(1), "o": pa.nulls(1), "p": pa.nulls(1), "s": nested}
+    pq.write_table(pa.table(columns), path)
+    made = ("--property", "format-version=3", "--partition-by", "p")
+    lake.ok("ingest", "db.t", path, "--create", *made)
+
+    refused = lake("alter", "db.t", "--widen", "p=int")
+    assert refused.exit_code == 3
+    assert "cannot give column p a type: the table is partitioned by its values" in refused.stderr
+    assert lake("alter", "db.t", "--widen", "n=int not null").exit_code == 2
+    types = ("n=int", "o=struct<x: list<date>, y: string not null>", "s.u=decimal(9,2)")
+    words = [word for text in types for word in ("--widen", text)]
+    plan = lake.ok("alter", "db.t", *words, "--add-column", "q struct<z: int>")["plan"]
+    assert (plan["widened_columns"]["n"], plan["widened_columns"]["s.u"]) == (
+        "int",
+        "decimal(9, 2)",
+    )
+    (tmp_path / "b.json").write_text(
+        '{"id": 2, "n": 7, "o": {"x": ["2026-01-31"], "y": "b"}, "s": {"u": 1.5}, "q": {"z": 3}}'
+    )
+    lake.ok("ingest", "db.t", tmp_path / "b.json")
+    lake.ok("compact", "db.t", "--rewrite-all", "--verify")
+
+    first, second = pyiceberg_table(lake.warehouse).scan().to_arrow().sort_by("id").to_pylist()
+    empty = dict.fromkeys(("n", "o", "p", "q"))
+    assert first == {"id": 1, "s": {"a": 1, "u": None}, **empty}
+    assert (second["n"], str(second["s"]["u"]), second["q"]) == (7, "1.50", {"z": 3})
+    assert (str(second["o"]["x"][0]), second["o"]["y"]) == ("2026-01-31", "b")
+    assert lake.ok("check", "db.t", "--deep")["result"]["findings"] == []
+    ids = pyiceberg_table(lake.warehouse).schema().field_ids
+    assert len(ids) == len(set(ids))

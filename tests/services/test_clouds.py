@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
 from support.cli.service_line import Service, csv
-from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, cut, refused, reset
+from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, cut, page, refused, reset
 from support.servers.azure_server import Azure
 from support.servers.gcs_server import Gcs
+from support.tables.iceberg_tables import FixedClock
 
 from lake.core.base.clock import Backoff
 from lake.core.base.errors import BadInputError, LakeError, NotAuthorisedError, NotFoundError
+from lake.core.io.storage.credentials import CredentialProvider, Credentials
 from lake.core.io.storage.storage import Storage
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
@@ -171,6 +175,29 @@ def test_a_file_that_cannot_be_deleted_is_reported_and_the_others_are_deleted(
     assert [name for name, _ in storage.list_folder(folder)] == ["3"]
 
 
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_page_instead_of_the_answer_to_a_deletion_is_reported(
+    place: tuple[Storage, str], proxy: Proxy, number: int
+) -> None:
+    storage, folder = place
+    names = [f"{folder}/{index}" for index in range(number)]
+    for name in names:
+        storage.write(name, b"x")
+
+    def portal(asked: Asked) -> Answer | None:
+        is_deletion = asked.method == "DELETE" or b"DELETE " in asked.body
+        return page(asked, lambda: Answer(0)) if is_deletion else None
+
+    proxy.guard = portal
+    outcome = storage.delete(names)
+
+    assert list(outcome.failed) == names
+    proxy.guard = None
+    assert len(storage.list_folder(folder)) == number
+    assert not storage.delete(names).failed
+    assert storage.list_folder(folder) == []
+
+
 def test_a_store_that_is_too_busy_to_delete_is_not_asked_for_each_file(
     place: tuple[Storage, str], proxy: Proxy
 ) -> None:
@@ -258,3 +285,50 @@ def test_a_name_with_an_empty_part_is_refused(place: tuple[Storage, str]) -> Non
     storage, folder = place
     with pytest.raises(BadInputError, match="not a usable name"):
         storage.write(f"{folder}//x", b"")
+
+
+class Tokens(Proxy):
+    """In front of a store of Google's: one token is valid at a time, whatever the store itself accepts."""
+
+    valid = "first"
+
+    def __init__(self, gcs: Gcs) -> None:
+        super().__init__(gcs.endpoint)
+        self.accepted: list[str] = []
+        self._own = f"Bearer {gcs.properties()['gcs.oauth2.token']}"
+        self.guard = self._check
+
+    def _check(self, asked: Asked) -> Answer | None:
+        given = {name.lower(): text for name, text in asked.headers.items()}
+        is_valid = asked.path == "/" or given.get("authorization") == f"Bearer {self.valid}"
+        if not is_valid:
+            return refused(401)(asked, lambda: Answer(0))
+        self.accepted.append(asked.path)
+        return None
+
+    def _forward(self, asked: Asked) -> Answer:
+        headers = {name: text for name, text in asked.headers.items() if name != "authorization"}
+        return super()._forward(replace(asked, headers={**headers, "authorization": self._own}))
+
+
+def test_an_upload_goes_on_with_the_token_that_replaces_its_first_one(gcs: Gcs) -> None:
+    data, clock = Random(2).randbytes(70 * MIB), FixedClock()
+    with Tokens(gcs) as proxy:
+
+        def vended() -> Credentials:
+            ends = str(clock.now + 3_600_000)
+            own = {"gcs.oauth2.token": proxy.valid, "gcs.oauth2.token-expires-at": ends}
+            return Credentials({**gcs.properties(proxy.uri), **own})
+
+        storage = Storage(renewed=CredentialProvider(vended(), vended, clock))
+        name = f"{gcs.warehouse()[0]}/t/large"
+        with storage.open_output(name) as sink:
+            sink.write(data[: 30 * MIB])
+            until = time.monotonic() + 60
+            while sum("partNumber" in path for path in proxy.accepted) < 3:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            proxy.valid, clock.now = "second", clock.now + 3_599_000
+            sink.write(data[30 * MIB :])
+
+        assert storage.read(name, limit=len(data)) == data

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from services.test_races import appends, race
 from support.cli.service_line import ConfiguredLine, Service, csv
-from support.faults.faulty_proxy import Answer, Asked, Fault, Proxy, reset
+from support.faults.faulty_proxy import Answer, Asked, Fault, Proxy, page, reset
 from support.servers.glue_server import Glue
 
 from lake.core.table.catalogs.metastores.glue import GlueBackend
@@ -128,6 +128,36 @@ def test_a_conflict_is_tried_again_on_the_new_version(behind: Service, proxy: Pr
     assert behind.rows() == [(0,), (1,)]
     assert behind.catalog().load_table(behind.table()).properties["other"] == "writer"
     assert behind.unreferenced() == set()
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [("UpdateTable", ("alter", "--set", "a=b")), ("DeleteTable", ("drop",))],
+    ids=["commit", "drop"],
+)
+def test_a_page_in_place_of_the_answer_is_not_taken_for_the_change(
+    behind: Service, proxy: Proxy, action: str, words: tuple[str, ...]
+) -> None:
+    # As a portal, which answers every copy of a request.
+    proxy.fail_from(
+        0,
+        lambda asked, forward: page(asked, forward) if target(asked) == action else forward(),
+        often=99,
+    )
+    result = behind.line()("--json", words[0], behind.table(), *words[1:])
+
+    assert (result.exit_code, result.json()["status"]) == (5, "unknown"), result.stderr
+    proxy.heal()
+    assert behind.rows() == [(0,)]
+    assert behind.line().ok(words[0], behind.table(), *words[1:])["status"] == "done"
+
+
+def test_a_page_in_place_of_an_entry_ends_with_a_typed_error(behind: Service, proxy: Proxy) -> None:
+    proxy.fail_from(0, page, often=99)
+    result = behind.line()("--json", "show", behind.table())
+
+    assert result.exit_code == 7, result.stderr
+    assert "the answer is not one of Glue" in result.stderr
 
 
 @pytest.mark.parametrize("done", [True, False])

@@ -29,6 +29,7 @@ from support.servers.server_process import HOST, free_port
 from support.tables.iceberg_tables import ids_in, inject, open_session
 
 from lake.core.base.settings import Settings
+from lake.core.table.metadata.snapshot_updates import RemoveSnapshots
 from lake.core.transaction.session import Session
 
 PASSWORD = "canary-kafka-41c2d7"
@@ -498,6 +499,46 @@ def test_offsets_outlive_the_expiry_of_their_snapshot(lake: CommandLine, topic: 
     topic.send([6])
     result_of(lake, topic)
     assert ids_in(lake.warehouse) == sorted([*range(6), *range(6), 6])
+
+
+@pytest.mark.parametrize("by", ["lake", "another engine"])
+def test_messages_are_not_loaded_again_after_an_expiry_and_a_rollback(
+    lake: CommandLine, topic: Topic, by: str
+) -> None:
+    for ids in ([1], [2]):
+        topic.send(ids)
+        result_of(lake, topic)
+    lake.ok("compact", "db.t", "--rewrite-all")
+    topic.send([3])
+    result_of(lake, topic)
+    if by == "lake":
+        lake.ok("expire", "db.t", "--older-than", "0s", "--retain-last", "2", "--unsafe-retention")
+    else:
+        table = lake.table()
+        gone = [one.snapshot_id for one in table.metadata.snapshots[:-2]]
+        table.catalog.commit_table(table, (), (RemoveSnapshots(snapshot_ids=gone),))
+    lake.ok("rollback", "db.t", "main~1")
+    done = lake("--json", *topic.arguments("--once"))
+
+    assert done.exit_code == (0 if by == "lake" else 3), done.stderr
+    assert ids_in(lake.warehouse) == ([1, 2, 3] if by == "lake" else [1, 2])
+
+
+def test_a_start_at_the_end_is_not_forgotten_after_a_rollback_and_a_commit(
+    lake: CommandLine, topic: Topic, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text("id,name\n1,a\n")
+    lake.ok("ingest", "db.t", tmp_path / "rows.csv", "--create")
+    words = topic.arguments("--once", "--start", "latest")
+    lake.ok(*words)
+    lake.ok("rollback", "db.t", "main~1")
+    lake.ok("ingest", "db.t", tmp_path / "rows.csv")
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+    topic.send([2])
+
+    # With a new start, the message that came since the first one would be passed over.
+    refused = lake("--json", *words)
+    assert refused.exit_code == 3, refused.stderr
 
 
 def test_a_topic_that_does_not_exist_and_a_stream_of_another_topic_are_refused(

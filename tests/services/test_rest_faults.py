@@ -18,6 +18,7 @@ from support.faults.faulty_proxy import (
     Proxy,
     ResetError,
     landed,
+    page,
     refused,
     reset,
     sent_twice,
@@ -298,6 +299,24 @@ def test_a_throttled_commit_waits_as_the_server_asks(faulty: Service, proxy: Pro
     assert ingest(faulty)["code"] == 0
     assert proxy.times("POST", COMMIT) == 3
     assert faulty.rows() == [(0,), (1,)]
+
+
+# Clients make a question of a request that is redirected, and get the table as an answer.
+NO_DROP: list[Fault] = [page, lambda asked, _forward: Answer(302, {"Location": asked.path})]
+
+
+@pytest.mark.parametrize("options", [(), ("--purge", "--yes")], ids=["drop", "purge"])
+@pytest.mark.parametrize("fault", NO_DROP, ids=["page", "redirect"])
+def test_a_drop_that_another_server_answers_is_unknown_and_deletes_nothing(
+    faulty: Service, proxy: Proxy, fault: Fault, options: tuple[str, ...]
+) -> None:
+    proxy.fail("DELETE", "/tables/t", fault)
+    result = faulty.line()("--json", "drop", faulty.table(), *options)
+
+    assert (result.exit_code, result.json()["status"]) == (5, "unknown"), result.stderr
+    assert proxy.unused == 0
+    assert faulty.rows() == [(0,)]
+    faulty.line().ok("drop", faulty.table(), *options)
 
 
 @pytest.mark.parametrize("status", [401, 419])

@@ -62,9 +62,11 @@ def test_a_moved_object_that_could_not_be_deleted_is_not_copied_once_more(
         7,
         [f"{bucket}/done/a.csv", f"{bucket}/drop/a.csv"],
     )
+    copies = proxy.times("PUT", "done/a")
     lake.ok(*words)
 
     assert _files(s3, bucket) == [f"{bucket}/done/a.csv"]
+    assert proxy.times("PUT", "done/a") == copies == 1
     # Another object of this name, with the same contents, is one more. A store reports its time in whole seconds.
     time.sleep(1)
     _put(s3, f"{bucket}/drop/a.csv", 1)

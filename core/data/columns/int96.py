@@ -64,6 +64,19 @@ def with_leaf_types(
     leaves = iter(range(count))
 
     def changed(kind: pa.DataType) -> pa.DataType:
+        index = next(leaves, None)
+        return kind if index is None else change(index, kind)
+
+    found = with_changed_leaves(schema, changed)
+    return found if next(leaves, None) is None else schema
+
+
+def with_changed_leaves(
+    schema: pa.Schema, change: Callable[[pa.DataType], pa.DataType]
+) -> pa.Schema:
+    """Return a schema with changed leaf types; ``change`` returns the new type, and is called in their order."""
+
+    def changed(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_struct(kind):
             return pa.struct([item.with_type(changed(item.type)) for item in kind])
         if pa.types.is_map(kind):
@@ -78,8 +91,7 @@ def with_leaf_types(
         if pa.types.is_fixed_size_list(kind):
             item = kind.value_field.with_type(changed(kind.value_type))
             return pa.list_(item, kind.list_size)
-        index = next(leaves, None)
-        return kind if index is None else change(index, kind)
+        return change(kind)
 
     fields = [item.with_type(changed(item.type)) for item in schema]
-    return pa.schema(fields, schema.metadata) if next(leaves, None) is None else schema
+    return pa.schema(fields, schema.metadata)

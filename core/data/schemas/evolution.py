@@ -190,6 +190,22 @@ def refuse_taken_names(metadata: TableMetadata, before: Schema, after: Schema) -
                 )
 
 
+def refuse_typed_partitions(metadata: TableMetadata, schema: Schema) -> None:
+    """Refuse to give a type to a column of the type unknown by whose values the table is partitioned."""
+    before = metadata.schema()
+    for part in metadata.spec().fields:
+        # Its column may have been dropped.
+        if isinstance(part.transform, VoidTransform):
+            continue
+        kind = before.find_type(part.source_id)
+        if isinstance(kind, UnknownType) and kind != schema.find_type(part.source_id):
+            name = schema.find_column_name(part.source_id)
+            raise RefusedError(
+                f"lake cannot give column {name} a type: the table is partitioned by its values",
+                hint="remove the column from the partition spec first",
+            )
+
+
 def fresh_fields(last_column_id: int, fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
     """Return new fields of a table with ids that follow the last one."""
     if not fields:

@@ -65,6 +65,8 @@ _DATED = (DateType, TimestampType, TimestampNanoType, *_ZONED)
 _REJECTS_HINT = f"{Option.REJECTS} PATH writes such rows to a file and loads the others"
 _DATE_HINT = f"{Option.DATE_FORMATS} says how dates and times are written, for example %d.%m.%Y or %m/%d/%Y %H:%M"
 _ZONE = r"[T ]\d{2}.*([Zz]|[+-]\d{2}(:?\d{2})?)$"
+_FIRST_SECOND = r"^(1677-09-2[0-2][T ]\d{2}:\d{2}:)43"
+_SECONDS = (pa.scalar(10**9, pa.duration("ns")), pa.scalar(0, pa.duration("ns")))
 _ANY_INFINITY = r"(?i)inf"
 _SHOWN = 60
 
@@ -215,6 +217,25 @@ def _parser(kind: IcebergType, forms: TextForms) -> Callable[[pa.Array], pa.Arra
 
 
 def _plain_parser(kind: IcebergType) -> Callable[[pa.Array], pa.Array]:
+    parse = _cast_parser(kind)
+    if isinstance(kind, TimestampNanoType | TimestamptzNanoType):
+        return lambda column: _nanoseconds(column, parse)
+    return parse
+
+
+def _nanoseconds(column: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Parse times with nanoseconds. PyArrow refuses the first second of 64 bits: it is parsed as the next one."""
+    try:
+        return parse(column)
+    except pa.ArrowInvalid:
+        first = pc.match_substring_regex(column, _FIRST_SECOND)
+        if not pc.any(first).as_py():
+            raise
+        later = parse(pc.replace_substring_regex(column, _FIRST_SECOND, r"\144"))
+        return pc.subtract_checked(later, pc.if_else(first, *_SECONDS))
+
+
+def _cast_parser(kind: IcebergType) -> Callable[[pa.Array], pa.Array]:
     target = arrow_type(kind)
     if isinstance(kind, _FLOATING):
         return lambda column: _floats(column, target)

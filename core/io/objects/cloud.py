@@ -159,9 +159,15 @@ class Cloud(Bucket):
         """Return what is in a folder, or all objects below it."""
         return self.retry(lambda: self._objects.entries(folder, recursive=recursive))
 
-    def writer(self, key: str) -> CloudUpload:
-        """Return a stream to a new large object."""
-        return CloudUpload(self._objects.writer(key), self._objects.send)
+    def writer(self, key: str, newest: Callable[[], Cloud] | None = None) -> CloudUpload:
+        """Return a stream to a new large object.
+
+        Args:
+            key: the object's key.
+            newest: returns the same bucket with the newest login, which each request has; None to keep this one.
+        """
+        objects = self._objects.renewing(lambda: newest().objects()) if newest else self._objects
+        return CloudUpload(objects.writer(key), objects.send)
 
     def abort_uploads(self, prefix: str, name_part: str = "") -> int:
         """Return 0: Azure forgets parts after a week, and Google by a rule of the bucket; neither lists them here."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -35,6 +35,9 @@ _T = TypeVar("_T")
 # A large object is written in parts of this length, several at the same time.
 _PART_BYTES = 8 * 1024 * 1024
 _PARTS_AT_ONCE = 4
+# The setting of a login, and the end of one that is asked for before each request.
+_LOGIN_SETTING = "credential_provider"
+_ASKED_AGAIN = datetime.fromtimestamp(0, UTC)
 _FIRST_WAIT, _LONGEST_WAIT = timedelta(milliseconds=200), timedelta(seconds=20)
 _LONGEST_RETRY = timedelta(minutes=3)
 # A status with which a request is not repeated.
@@ -175,6 +178,20 @@ class CloudObjects(WholeObjects):
                 raise StoreError(f"{self.name} Error: no such object", NOT_FOUND) from None
 
         self._call(request)
+
+    def renewing(self, newest: Callable[[], CloudObjects]) -> CloudObjects:
+        """Return the client whose requests have the login that the newest client has then."""
+        if not isinstance(self._login, Login):
+            return self
+
+        def login() -> dict[str, Any]:
+            return {**newest()._login(), "expires_at": _ASKED_AGAIN}  # noqa: SLF001 - of this class
+
+        return type(self)(self.address, {**self._settings, _LOGIN_SETTING: login})
+
+    @property
+    def _login(self) -> Any:
+        return self._settings.get(_LOGIN_SETTING)
 
     def writer(self, key: str) -> Any:
         """Return a file that writes a large object in parts; the object exists when it is closed."""

@@ -25,15 +25,23 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 
 
-def move(storage: Storage, source: str, target: str, ids: Ids) -> None:
+def move(storage: Storage, source: str, target: str, ids: Ids, *, is_copied: bool = False) -> None:
     """Move a file; in a store it is copied and then deleted. A source that does not exist is left out.
+
+    Args:
+        storage: where both are.
+        source: the file.
+        target: its new location.
+        ids: those of temporary files.
+        is_copied: whether the target is known to be a copy, so that only the source is deleted.
 
     Raises:
         LakeError: the file could not be moved, or not be deleted after it was copied.
     """
     begin, end = locations.parse(source), locations.parse(target)
-    if not (begin.is_local and end.is_local):
-        _copy(storage, source, target)
+    if is_copied or not (begin.is_local and end.is_local):
+        if not is_copied:
+            _copy(storage, source, target)
         outcome = storage.delete([source])
         if outcome.failed:
             raise StorageError(f"{source} cannot be deleted: {outcome.failed[source]}")

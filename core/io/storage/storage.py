@@ -15,7 +15,7 @@ from functools import lru_cache, partial, wraps
 from hashlib import md5
 from itertools import islice
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -414,7 +414,8 @@ class Storage:
     def _open_stream(self, location: str) -> Any:
         reached = self.s3(location)
         if reached and isinstance(reached[0], Cloud):
-            return reached[0].writer(reached[1])
+            newest = cast("Callable[[], Cloud]", partial(self._client, location))
+            return reached[0].writer(reached[1], newest if self.renewed.can_refresh else None)
         if reached:
             with suppress(UnsupportedError):
                 return Upload(PartsOfS3(partial(self._ask_for_upload, location)))

@@ -24,7 +24,7 @@ from lake.core.load.continuous.loader import Stopped, between_epochs, ending_in_
 from lake.core.load.continuous.monitor import Monitor, Monitored
 from lake.core.load.continuous.totals import Totals
 from lake.core.table.snapshots import ancestry
-from lake.core.table.snapshots.branch_notes import key_of
+from lake.core.table.snapshots.branch_notes import history_of, key_of
 from lake.core.table.snapshots.streams import STREAM_NOTES, StreamEpoch, newest_epoch
 
 if TYPE_CHECKING:
@@ -215,8 +215,23 @@ class ContinuousLoad(ABC, Generic[Work]):
 
     def is_noted(self, table: Table) -> bool:
         """Whether the table notes that the branch has had an epoch of the stream; it may have been rolled back."""
-        notes = STREAM_NOTES.notes(table.metadata, self.stream.branch)
-        return bool(notes.get(key_of(self.stream.stream)))
+        notes = STREAM_NOTES.all_notes(table.metadata, self.stream.branch)
+        return key_of(self.stream.stream) in dict(notes)
+
+    def require_no_epoch(self, table: Table) -> None:
+        """Check that a branch whose history has no epoch of the stream has none that expired.
+
+        Raises:
+            RefusedError: it may have one: rows would be loaded twice.
+        """
+        branch = self.stream.branch
+        history = list(history_of(table.metadata, branch)) if self.is_noted(table) else []
+        if history and not ancestry.is_first(table.metadata, history[-1]):
+            raise RefusedError(
+                f"the position of stream {self.stream.stream} in {self.table} is not known: branch {branch} was "
+                "rolled back, and older snapshots have expired",
+                hint=f"empty the table, or load what is missing and choose another {Option.STREAM}",
+            )
 
     def lost_start(self) -> RefusedError:
         """Return the error for a stream whose start is not known, because its first epoch was rolled back."""

@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import UnknownType
 
-from lake.core.base.errors import BadInputError, RefusedError
+from lake.core.base.errors import BadInputError
 from lake.core.base.options import Option
 from lake.core.base.progress import Meter, shown
 from lake.core.base.units import natural_number
 from lake.core.data.columns.defaults import filled_columns, json_text
 from lake.core.data.schemas import new_tables
-from lake.core.data.schemas.evolution import evolved, refuse_taken_names
+from lake.core.data.schemas.evolution import (
+    evolved,
+    refuse_taken_names,
+    refuse_typed_partitions,
+)
 from lake.core.data.schemas.header_checks import (
     check_one_column,
     refuse_different,
@@ -370,24 +373,9 @@ def target_schema(
     merged = merged_columns(columns, fixed)
     schema = evolved(table.schema, metadata.last_column_id, next_id, merged, made)
     refuse_taken_names(metadata, table.schema, schema)
-    _refuse_typed_partitions(table, schema)
+    refuse_typed_partitions(metadata, schema)
     new_tables.warn_of_similar_names(schema, session.warn, table.schema.column_names)
     return schema
-
-
-def _refuse_typed_partitions(table: Table, schema: Schema) -> None:
-    """Refuse to give a type to a column of the type unknown by whose values the table is partitioned."""
-    for part in table.spec.fields:
-        # Its column may have been dropped.
-        if isinstance(part.transform, VoidTransform):
-            continue
-        kind = table.schema.find_type(part.source_id)
-        if isinstance(kind, UnknownType) and kind != schema.find_type(part.source_id):
-            name = schema.find_column_name(part.source_id)
-            raise RefusedError(
-                f"{Option.EVOLVE} cannot give column {name} a type: the table is partitioned by its values",
-                hint="Remove the column from the partition spec first.",
-            )
 
 
 def missing_defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str]:

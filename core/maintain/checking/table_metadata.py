@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.types import ListType, MapType, NestedField, StructType
+from pyiceberg.types import ListType, MapType, NestedField, StructType, UnknownType
 
 from lake.core.base.errors import LakeError
 from lake.core.data.columns.type_promotion import promotable
@@ -282,7 +282,7 @@ def _row_ids(metadata: TableMetadata) -> Iterator[Finding]:
 
 def _related(one: IcebergType, other: IcebergType) -> bool:
     """Whether values of one of two types can be read as the other."""
-    if one == other:
+    if one == other or UnknownType() in {one, other}:
         return True
     if not one.is_primitive or not other.is_primitive:
         return type(one) is type(other)

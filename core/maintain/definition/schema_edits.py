@@ -19,13 +19,18 @@ from pyiceberg.types import (
     MapType,
     NestedField,
     StructType,
+    UnknownType,
 )
 
 from lake.core.base.errors import InvalidRequestError, RefusedError, unknown_column
 from lake.core.base.options import Option
-from lake.core.data.schemas.evolution import fresh_fields, refuse_taken_names
+from lake.core.data.schemas.evolution import (
+    fresh_fields,
+    refuse_taken_names,
+    refuse_typed_partitions,
+)
 from lake.core.data.schemas.new_tables import names_once, refuse_reserved
-from lake.core.spec.types.arrow_schema import list_of, map_of
+from lake.core.spec.types.arrow_schema import list_of, map_of, parts_of
 from lake.core.spec.types.type_syntax import parse_columns, parse_type
 from lake.core.spec.types.type_text import type_text
 
@@ -84,6 +89,7 @@ def edited(metadata: TableMetadata, edits: SchemaEdits) -> Schema:
             *fields, schema_id=next_id, identifier_field_ids=schema.identifier_field_ids
         )
         refuse_taken_names(metadata, schema, changed)
+        refuse_typed_partitions(metadata, changed)
     return changed
 
 
@@ -101,8 +107,8 @@ def _resolved(metadata: TableMetadata, edits: SchemaEdits) -> _Resolved:
     schema = metadata.schema()
     dropped = frozenset(_id_of(schema, name) for name in edits.drop)
     names = {_id_of(schema, old): _checked_name(new) for old, new in edits.rename.items()}
-    types = {_id_of(schema, name): parse_type(text) for name, text in edits.widen.items()}
     added = _added(metadata, edits.add)
+    types = _types(metadata, edits.widen, [item for items in added.values() for item in items])
     changed = names.keys() | types.keys() | added.keys()
     if twice := changed & {one for column in dropped for one in _ids(schema.find_field(column))}:
         name = schema.find_column_name(min(twice))
@@ -122,6 +128,17 @@ def _id_of(schema: Schema, name: str) -> int:
         return schema.find_field(name).field_id
     except ValueError as error:
         raise unknown_column(name, [item.name for item in schema.fields]) from error
+
+
+def _types(
+    metadata: TableMetadata, texts: Mapping[str, str], added: Sequence[NestedField]
+) -> dict[int, IcebergType]:
+    """Return new types by the ids of their columns; the fields inside have fresh ids, behind those of new columns."""
+    types = {_id_of(metadata.schema(), name): parse_type(text) for name, text in texts.items()}
+    last = max([metadata.last_column_id, *(one for item in added for one in _ids(item))])
+    nested = [NestedField(one, str(one), kind) for one, kind in types.items() if parts_of(kind)]
+    fresh = fresh_fields(last, nested)
+    return types | {int(item.name): item.field_type for item in fresh}
 
 
 def _checked_name(name: str) -> str:
@@ -200,13 +217,16 @@ def _refuse_narrowing(metadata: TableMetadata, column: int, kind: IcebergType) -
     wider = (isinstance(old, IntegerType) and isinstance(kind, LongType)) or (
         isinstance(old, FloatType) and isinstance(kind, DoubleType)
     )
+    if isinstance(old, UnknownType):
+        wider = True
     if isinstance(old, DecimalType) and isinstance(kind, DecimalType):
         wider = old.scale == kind.scale and old.precision <= kind.precision
     if old == kind or wider:
         return
     raise RefusedError(
         f"column {schema.find_column_name(column)} cannot be changed from {type_text(old)} to {type_text(kind)}",
-        hint="Iceberg widens int to long, float to double, and a decimal to more digits with the same scale",
+        hint="Iceberg widens int to long, float to double, a decimal to more digits with the same scale, and unknown "
+        "to any type",
     )
 
 

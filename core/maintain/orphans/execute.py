@@ -127,7 +127,7 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
     finally:
         if away is not None and not removed.files:
             with suppress(LakeError):
-                trash.remove_unused_list(Trash.of(table), run_id)
+                trash.remove_unused_list(Trash.of(table), away)
     if removed.failed:
         session.warn(f"{len(removed.failed)} files could not be removed, e.g. {removed.failed[0]}")
     if removed.reached:
@@ -227,8 +227,7 @@ def purge(
             _warn_of_nothing(session, place.name, run_id)
             continue
         # A folder without a list that can be read is not a run.
-        trash.read_list(place, run_id)
-        outcome, size = trash.remove(place, run_id)
+        outcome, size = trash.remove(place, trash.read_list(place, run_id))
         result.runs += 1
         result.purged += len(outcome.deleted)
         result.bytes += size

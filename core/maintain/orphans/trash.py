@@ -20,7 +20,7 @@ from lake.core.base.clock import UUID_FORM
 from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError, StorageError
 from lake.core.io.objects.requests import UNTRIED, ShouldContinue
 from lake.core.io.storage.moves import are_equal, move
-from lake.core.io.storage.storage import MAX_METADATA_BYTES, DeleteOutcome
+from lake.core.io.storage.storage import MAX_METADATA_BYTES, DeleteOutcome, StoredFile
 from lake.core.maintain.orphans.kept_files import is_earlier_metadata
 from lake.core.maintain.orphans.listing import trash_folder
 from lake.core.table.metadata.files import is_metadata_name
@@ -297,22 +297,9 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
     A store moves a file by copying it: a file that a killed run copied and did not delete is only deleted.
     """
     trash = Trash.of(table)
-    here = {
-        locations.canonical(file.location): file.length
-        for file in table.storage.find_files(trash.within(run.run_id))
-    }
-    rows = [
-        (path, trash.within(run.run_id, *moved_to.split("/")))
-        for path, moved_to in zip(
-            run.files["path"].to_pylist(), run.files["moved_to"].to_pylist(), strict=True
-        )
-    ]
+    rows = list(zip(run.files["path"].to_pylist(), _places_of(trash, run), strict=True))
     _check_paths(table, run, rows)  # check: paths-of-trash-list
-    # A store may not list a file that it has.
-    unlisted = [place for _, place in rows if locations.canonical(place) not in here]
-    for place, file in table.storage.look_up(unlisted).items():
-        if file is not None:
-            here[locations.canonical(place)] = file.length
+    here = {locations.canonical(file.location): file.length for file in _stored(trash, run)}
     waiting = {path: place for path, place in rows if locations.canonical(place) in here}
     there = table.storage.look_up(waiting)
 
@@ -327,9 +314,8 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
 
     def back(path: str) -> str | None:
         try:
-            if there[path] is not None:
-                return table.storage.delete([waiting[path]]).failed.get(waiting[path])
-            move(table.storage, waiting[path], path, session.ids)
+            is_copied = there[path] is not None
+            move(table.storage, waiting[path], path, session.ids, is_copied=is_copied)
         except LakeError as error:
             return error.message
         return None
@@ -340,8 +326,28 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
     listed = {locations.canonical(place) for place in waiting.values()}
     listed.add(locations.canonical(trash.within(run.run_id, _LIST)))
     if not (failed or present or here.keys() - listed):  # check: files-off-the-list
-        remove_unused_list(trash, run.run_id)
+        remove_unused_list(trash, run)
     return Restored([path for path, why in results if why is None], present, failed)
+
+
+def _places_of(trash: Trash, run: TrashRun) -> list[str]:
+    """Return where the files of a run are, by its list."""
+    return [
+        trash.within(run.run_id, *name.split("/")) for name in run.files["moved_to"].to_pylist()
+    ]
+
+
+def _stored(trash: Trash, run: TrashRun) -> list[StoredFile]:
+    """Return the files of a run's folder; a store may not list all that it has."""
+    folder = trash.within(run.run_id)
+    found = trash.storage.find_files(folder)
+    listed = {locations.canonical(file.location) for file in found}
+    unlisted = [
+        place
+        for place in _places_of(trash, run)
+        if locations.deletable(place, [folder]) and locations.canonical(place) not in listed
+    ]
+    return found + [file for file in trash.storage.look_up(unlisted).values() if file is not None]
 
 
 def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -> None:
@@ -370,8 +376,8 @@ def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -
             )
 
 
-def remove(trash: Trash, run_id: str) -> tuple[DeleteOutcome, int]:
-    """Delete all files below a run's folder, its list last.
+def remove(trash: Trash, run: TrashRun) -> tuple[DeleteOutcome, int]:
+    """Delete all files of a run, and below its folder, the list last.
 
     Returns:
         The outcome, and the size in bytes of the deleted files; the list is not among them.
@@ -379,9 +385,9 @@ def remove(trash: Trash, run_id: str) -> tuple[DeleteOutcome, int]:
     Raises:
         StorageError: the listing of the folder lacks the list, so it is not complete.
     """
-    trash.require_no_link(run_id)
-    last = trash.within(run_id, _LIST)
-    found = trash.storage.find_files(trash.within(run_id))
+    trash.require_no_link(run.run_id)
+    last = trash.within(run.run_id, _LIST)
+    found = _stored(trash, run)
     sizes = {
         file.location: file.length
         for file in found
@@ -395,20 +401,17 @@ def remove(trash: Trash, run_id: str) -> tuple[DeleteOutcome, int]:
     if outcome.failed:
         return outcome, size
     listed = trash.storage.delete([last])
-    _remove_folders(trash, run_id)
+    _remove_folders(trash, run.run_id)
     return replace(outcome, failed=listed.failed), size
 
 
-def remove_unused_list(trash: Trash, run_id: str) -> None:
+def remove_unused_list(trash: Trash, run: TrashRun) -> None:
     """Delete the list of a run if the run has moved no file."""
-    last = trash.within(run_id, _LIST)
-    found = {
-        locations.canonical(file.location)
-        for file in trash.storage.find_files(trash.within(run_id))
-    }
+    last = trash.within(run.run_id, _LIST)
+    found = {locations.canonical(file.location) for file in _stored(trash, run)}
     if found == {locations.canonical(last)}:
         trash.storage.delete([last])
-        _remove_folders(trash, run_id)
+        _remove_folders(trash, run.run_id)
 
 
 def _remove_folders(trash: Trash, run_id: str) -> None:

@@ -351,6 +351,17 @@ class RestBackend(PyIcebergBackend):
             "(no file is deleted)"
         )
 
+    def drop(self, table: Table) -> None:
+        """Remove a table's entry, and look whether it is gone; see `Catalog.drop`.
+
+        PyIceberg takes any successful answer for that of the server: a page of a proxy, or the table itself after a
+        redirect, which makes a question of the request.
+        """
+        super().drop(table)
+        with suppress(LakeError):
+            if self.load(table.identifier).metadata.table_uuid == table.metadata.table_uuid:
+                raise RESTError("the table is still there")
+
     @property
     def _rest(self) -> BoundedRestCatalog:
         return cast("BoundedRestCatalog", self.handle)

@@ -13,6 +13,10 @@ A commit that finds a snapshot rolled back notes that, too. The branch may later
 snapshot, which a tag retains: then its oldest snapshot is newer than the noted one and older than that commit. So a
 mark may have several notes. The newest valid one is in the property that earlier versions read, the others are in
 another one.
+
+Of a mark whose values grow, such as the number of an epoch, the newest one of a branch counts. If a branch is set
+back, that is an older one, whose snapshot may have expired: what counts at the oldest snapshots that are retained is
+noted too, and that there was a mark which was rolled back.
 """
 
 from __future__ import annotations
@@ -76,7 +80,8 @@ class NoteKind:
             ``id@snapshot id`` to ``[snapshot id, sequence number, expired-ms, left-at, *value]``.
         marks: returns the id and the value of each of a snapshot's marks by its summary.
         limit: the largest number of notes of a branch; of further ones, a tenth of it.
-        kept_ms: how long a note is kept after its snapshot expired; None for as long as the limit allows.
+        kept_ms: how long a note is kept after its snapshot expired; None for as long as the limit allows, and if the
+            values of a mark grow.
         is_value: whether the value of a note is valid.
     """
 
@@ -167,6 +172,11 @@ class NoteKind:
             return None
         return Note(snapshot_id, number, expired_ms, tuple(rest))
 
+    @property
+    def grows(self) -> bool:
+        """Whether the values of a mark grow, so that the newest one counts."""
+        return self.kept_ms is None
+
     def since_ms(self, now_ms: int) -> int | None:
         """Return the time before which a note is too old; None for no such time."""
         return None if self.kept_ms is None else now_ms - self.kept_ms
@@ -226,11 +236,14 @@ def changed_notes(
     known = ancestry.snapshots_by_id(metadata)
     marks = Marks(kind, metadata)
     newest: dict[str, Note] = {}
+    passed: list[tuple[str, Note]] = []
     for snapshot in reversed(history):
         for name, value in marks.of(snapshot):
-            number = snapshot.snapshot_id
+            number, key = snapshot.snapshot_id, key_of(name)
+            if key in newest and newest[key].expired_ms is not None:
+                passed.append((key, newest[key]))
             expired_ms = now_ms if number in expired_ids else None
-            newest[key_of(name)] = Note(number, snapshot.sequence_number or 0, expired_ms, value)
+            newest[key] = Note(number, snapshot.sequence_number or 0, expired_ms, value)
     after = [*newest.items()]
     since, next_number = kind.since_ms(now_ms), getattr(metadata, "last_sequence_number", 0) + 1
     before = [*_inherited(kind, metadata, branch), *kind.all_notes(metadata, branch)]
@@ -249,11 +262,42 @@ def changed_notes(
         gone = replace(note, expired_ms=note.expired_ms or now_ms, left_at=None)
         is_retained = note.snapshot_id in known and note.snapshot_id not in expired_ids
         left = replace(note if is_retained else gone, left_at=note.left_at or next_number)
-        if key not in newest and may_be_held(note, known, history, since):
+        is_held = may_be_held(note, known, history, since)
+        if is_held and key not in newest:
             after.append((key, gone))
-        elif _may_be_needed(left, outside):
+        elif is_held and kind.grows:
+            passed.append((key, gone))
+        elif (kind.grows and key not in newest) or _may_be_needed(left, outside):
             after.append((key, left))
+    if kind.grows and passed:
+        oldest = _oldest_of_all(known, expired_ids)
+        counting = _newest_before([*passed, *newest.items()], oldest, marks)
+        after += [(key, note) for key, note in counting if note is not newest[key]]
     return kind.changes(metadata, branch, after)
+
+
+def _oldest_of_all(known: Mapping[int, Snapshot], expired: frozenset[int]) -> Sequence[Snapshot]:
+    """Return the retained snapshots whose parents are not."""
+    retained = known.keys() - expired
+    return [
+        one
+        for number, one in known.items()
+        if number in retained and one.parent_snapshot_id not in retained
+    ]
+
+
+def _newest_before(
+    notes: Sequence[tuple[str, Note]], oldest: Sequence[Snapshot], marks: Marks
+) -> Iterable[tuple[str, Note]]:
+    """Return the notes that count at one of the oldest snapshots, which do not have a mark of that id."""
+    ordered = sorted(notes, key=lambda item: item[1].sequence_number)
+    found: list[tuple[str, Note]] = []
+    for snapshot in oldest:
+        own = {key_of(name) for name, _ in marks.of(snapshot)}
+        number = snapshot.sequence_number or 0
+        newest = {key: note for key, note in ordered if note.sequence_number < number}
+        found += [item for item in newest.items() if item[0] not in own]
+    return [(key, note) for (key, _), note in _by_snapshot(found).items()]
 
 
 def _one_of_each(notes: Iterable[tuple[str, Note]]) -> Iterable[tuple[str, Note]]:

@@ -126,9 +126,10 @@ def _dispose(
         below = file.path.removeprefix(source_folder(options.source)).lstrip("/")
         target = locations.join(options.done_folder or "", below)
         there = storage.look_up([target])[target]
-        if there is not None and not _is_copy(storage, file, there):
+        is_copied = there is not None and _is_copy(storage, file, there)
+        if there is not None and not is_copied:
             target = _of_epoch(target, epoch)
-        move(storage, file.path, target, session.ids)
+        move(storage, file.path, target, session.ids, is_copied=is_copied)
 
 
 def _is_copy(storage: Storage, file: WatchedFile, there: StoredFile) -> bool:

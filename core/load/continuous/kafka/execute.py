@@ -218,7 +218,9 @@ class _TopicLoad(ContinuousLoad[Spool]):
     def _look(self) -> None:
         """Determine the offsets to read from: those in the table, or later ones that contained no row."""
         before, self.topic = self.topic, self.client.topic()
-        _, newest = self.newest()
+        table, newest = self.newest()
+        if table is not None and newest is None:
+            self.require_no_epoch(table)
         saved: Mapping[str, Any] | None = newest.offsets if newest else None
         if self.following and newest == self.epoch:
             saved = to_offsets(before, self.following)

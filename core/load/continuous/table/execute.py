@@ -223,7 +223,9 @@ class _Copy(ContinuousLoad[Discovery]):
         self._epoch = newest.number if newest else 0
         if newest is None:
             if table is not None:
-                self._require_no_epoch(table)
+                self.require_no_epoch(table)
+                if self.is_noted(table) and not self._starts_with_table:
+                    raise self.lost_start()
             return None
         try:
             position = Position.from_plain(newest.offsets)
@@ -250,20 +252,6 @@ class _Copy(ContinuousLoad[Discovery]):
             if not isinstance(uuid, str):
                 raise
             raise with_new_name(error, self.session.catalog, self.options.source, uuid) from error
-
-    def _require_no_epoch(self, table: Table) -> None:
-        """Check that a stream without an epoch in the branch's history has never had one there."""
-        stream, metadata = self.options.stream, table.metadata
-        noted = self.is_noted(table)
-        history = list(history_of(metadata, self.options.branch))
-        if noted and history and not ancestry.is_first(metadata, history[-1]):
-            raise RefusedError(
-                f"the position of stream {stream} in {self.table} is not known: branch {self.options.branch} was "
-                "rolled back, and older snapshots have expired",
-                hint=f"empty the table, or load what is missing and choose another {Option.STREAM}",
-            )
-        if noted and not self._starts_with_table:
-            raise self.lost_start()
 
     @property
     def _starts_with_table(self) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ReadTimeoutError
 from pyiceberg import exceptions as theirs
 from pyiceberg.catalog import (
     AVAILABLE_CATALOGS,
@@ -93,12 +93,18 @@ class _Client:
 
         Raises:
             ReadTimeoutError: the command was stopped before the answer came.
+            HTTPClientError: the answer is not Glue's but, for example, a page of a proxy: botocore takes it for one.
         """
         address = self._reading.meta.endpoint_url
         try:
-            return awaited(address, partial(request, **arguments))
+            answer = awaited(address, partial(request, **arguments))
         except StoreError as error:
             raise ReadTimeoutError(endpoint_url=address, error=error) from error
+        about = answer.get("ResponseMetadata", {}) if isinstance(answer, dict) else {}
+        kind = about.get("HTTPHeaders", {}).get("content-type", "")
+        if about and "RequestId" not in about and "json" not in kind:
+            raise HTTPClientError(error="the answer is not one of Glue")
+        return answer
 
 
 class BoundedGlueCatalog(glue.GlueCatalog):
