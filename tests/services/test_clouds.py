@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from support.cli.service_line import Service, csv
-from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, cut, page, refused, reset
+from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, cut, refused, reset
 from support.servers.azure_server import Azure
 from support.servers.gcs_server import Gcs
 from support.tables.iceberg_tables import FixedClock
@@ -173,29 +173,6 @@ def test_a_file_that_cannot_be_deleted_is_reported_and_the_others_are_deleted(
     assert list(outcome.failed) == [names[3]]
     assert "403" in outcome.failed[names[3]]
     assert [name for name, _ in storage.list_folder(folder)] == ["3"]
-
-
-@pytest.mark.parametrize("number", [1, 5])
-def test_a_page_instead_of_the_answer_to_a_deletion_is_reported(
-    place: tuple[Storage, str], proxy: Proxy, number: int
-) -> None:
-    storage, folder = place
-    names = [f"{folder}/{index}" for index in range(number)]
-    for name in names:
-        storage.write(name, b"x")
-
-    def portal(asked: Asked) -> Answer | None:
-        is_deletion = asked.method == "DELETE" or b"DELETE " in asked.body
-        return page(asked, lambda: Answer(0)) if is_deletion else None
-
-    proxy.guard = portal
-    outcome = storage.delete(names)
-
-    assert list(outcome.failed) == names
-    proxy.guard = None
-    assert len(storage.list_folder(folder)) == number
-    assert not storage.delete(names).failed
-    assert storage.list_folder(folder) == []
 
 
 def test_a_store_that_is_too_busy_to_delete_is_not_asked_for_each_file(

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud_objects import CloudObjects, Login
-from lake.core.io.objects.requests import NOT_A_RESPONSE, StoreError
 from lake.core.io.objects.whole_objects import Address, is_supported
 
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ class GcsObjects(CloudObjects):
     _tag = "version"
     # The client sends ten requests at the same time.
     most_keys, keys_of_request = 100, 1
-    _AT_ONCE = 10
 
     @classmethod
     def of(cls, properties: Mapping[str, str], bucket: str) -> GcsObjects:
@@ -52,16 +49,6 @@ class GcsObjects(CloudObjects):
         if not is_supported(endpoint):
             raise BadInputError("gcs.service.host is not the address of a server")
         return cls(Address(bucket, endpoint, ""), _login(properties))
-
-    def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, and look whether they are gone; see `CloudObjects.delete`.
-
-        The client takes any successful answer for that of the store, for example a page of a portal.
-        """
-        super().delete(keys)
-        with ThreadPoolExecutor(min(self._AT_ONCE, len(keys))) as pool:
-            if any(pool.map(self.find, keys)):
-                raise StoreError(f"{self.name} Error: the object is still there", NOT_A_RESPONSE)
 
     def _open(self, options: ClientConfig, retries: Any) -> Any:
         from obstore.store import GCSStore  # noqa: PLC0415 - door: remote stores only
