@@ -223,8 +223,8 @@ def test_a_clean_that_has_no_time_for_all_removals_leaves_the_rest_in_its_place(
 ) -> None:
     clock, move = FixedClock(), trash.move
 
-    def slow(*asked: Any) -> None:
-        move(*asked)
+    def slow(*asked: Any, **named: Any) -> None:
+        move(*asked, **named)
         clock.sleep(600)
 
     monkeypatch.setattr(trash, "move", slow)

@@ -98,10 +98,10 @@ def _called(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
 def _moved(real: Any, before: Hook, after: Hook | None) -> Any:
     """Return a move that counts as the deletion of the file where it was; its time stays."""
 
-    def call(of: Storage, source: str, target: str, *rest: Any) -> Any:
+    def call(of: Storage, source: str, target: str, *rest: Any, **named: Any) -> Any:
         before("delete", source)
         try:
-            return real(of, source, target, *rest)
+            return real(of, source, target, *rest, **named)
         finally:
             if after is not None:
                 after("delete", source)

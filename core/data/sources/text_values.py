@@ -66,7 +66,6 @@ _REJECTS_HINT = f"{Option.REJECTS} PATH writes such rows to a file and loads the
 _DATE_HINT = f"{Option.DATE_FORMATS} says how dates and times are written, for example %d.%m.%Y or %m/%d/%Y %H:%M"
 _ZONE = r"[T ]\d{2}.*([Zz]|[+-]\d{2}(:?\d{2})?)$"
 _FIRST_SECOND = r"^(1677-09-2[0-2][T ]\d{2}:\d{2}:)43"
-_SECONDS = (pa.scalar(10**9, pa.duration("ns")), pa.scalar(0, pa.duration("ns")))
 _ANY_INFINITY = r"(?i)inf"
 _SHOWN = 60
 
@@ -232,7 +231,8 @@ def _nanoseconds(column: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> pa.
         if not pc.any(first).as_py():
             raise
         later = parse(pc.replace_substring_regex(column, _FIRST_SECOND, r"\144"))
-        return pc.subtract_checked(later, pc.if_else(first, *_SECONDS))
+        seconds = pc.if_else(first, 10**9, 0).cast(pa.duration("ns"))
+        return pc.subtract_checked(later, seconds)
 
 
 def _cast_parser(kind: IcebergType) -> Callable[[pa.Array], pa.Array]:

@@ -69,7 +69,7 @@ def test_each_file_has_a_place_of_its_own_and_the_list_can_be_read(
     assert (read.run_id, read.created_ms) == (RUN, 5)
     assert read.files.equals(written.files)
     assert [run.run_id for run in find_runs(Trash.of(table))] == [RUN]
-    remove(Trash.of(table), RUN)
+    remove(Trash.of(table), read)
     assert find_runs(Trash.of(table)) == []
     with pytest.raises(NotFoundError, match="has no files that run"):
         read_list(Trash.of(table), RUN)
@@ -107,7 +107,7 @@ def test_what_is_not_the_id_of_a_run_is_not_looked_up(table: Table, name: str) -
 
 
 def test_the_list_of_another_table_is_refused(table: Table) -> None:
-    write_list(table, RUN, files([]), 5)
+    written = write_list(table, RUN, files([]), 5)
     other = SimpleNamespace(
         identifier="db.other",
         storage=table.storage,
@@ -115,4 +115,4 @@ def test_the_list_of_another_table_is_refused(table: Table) -> None:
     )
     with pytest.raises(CorruptFileError, match="is another table's list"):
         read_list(Trash.of(other), RUN)  # type: ignore[arg-type]
-    remove(Trash.of(table), RUN)
+    remove(Trash.of(table), written)
