@@ -911,6 +911,28 @@ def test_two_processes_with_one_run_id_make_one_commit(table: CommandLine, tmp_p
     assert temporary_manifests(table.warehouse) == []
 
 
+def test_a_run_that_another_process_writes_again_meanwhile_is_finished(
+    table: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("ingest", "db.t", source(tmp_path, APPEND), "--run-id", RUN)
+    table.ok(*words, "--stage")
+    claim = recovery.claim_for_commit
+
+    def late(*asked: Any) -> Any:
+        monkeypatch.setattr(recovery, "claim_for_commit", claim)
+        table.ok("ingest", "db.t", "--discard", RUN)
+        table.ok(*words, "--stage")
+        return claim(*asked)
+
+    monkeypatch.setattr(recovery, "claim_for_commit", late)
+
+    assert table.ok(*words)["status"] == "done"
+    assert table.ok(*words)["status"] == "nothing-to-do"
+    assert len(table.scanned()) == 4
+    assert temporary_manifests(table.warehouse) == []
+    assert _unreachable(table) == set()
+
+
 # Failed
 
 

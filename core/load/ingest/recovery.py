@@ -49,6 +49,9 @@ from lake.core.transaction.staging.staged_run import (
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
 
+# How many processes with one run id may replace each other's manifests while a run is finished.
+_TRIES = 3
+
 
 def guard_of(plan: IngestPlan, operation_id: str) -> Guard:
     """Return what shows that a load is committed: the user's run id, the stream's epoch, else the operation id.
@@ -99,8 +102,13 @@ def _names(name: RunName) -> StagedRunFacts:
     return StagedRunFacts(run_id=run_id, job_id=job_id, checkpoint_id=str(checkpoint_id))
 
 
-def finish_earlier(session: Session, plan: IngestPlan) -> Outcome | None:
+def finish_earlier(session: Session, plan: IngestPlan, tries: int = _TRIES) -> Outcome | None:
     """Finish an earlier run with the same id; None if the source must be read.
+
+    Args:
+        session: the session.
+        plan: the load.
+        tries: how often the files of a run are taken that another process wrote meanwhile.
 
     Raises:
         RefusedError: it is unknown whether the earlier run's files are committed.
@@ -124,7 +132,7 @@ def finish_earlier(session: Session, plan: IngestPlan) -> Outcome | None:
         return None
     if plan.options.stage:
         return _with_names(_outcome(plan, Status.NOTHING_TO_DO), plan.earlier.run.marks.name)
-    return _finish(session, plan, plan.earlier.run)
+    return _finish(session, plan, plan.earlier.run, tries)
 
 
 def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) -> Outcome:
@@ -204,7 +212,7 @@ def _discard_leftovers(session: Session, table: Table, run: StagedRun) -> Sequen
     return ()
 
 
-def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
+def _finish(session: Session, plan: IngestPlan, run: StagedRun, tries: int) -> Outcome | None:
     """Commit a staged run, unless a snapshot contains it already."""
     guard, table, branch = run.marks.guard, plan.table, plan.options.branch
     if _is_held(session, plan, run):  # check: run-held-by-snapshots
@@ -222,10 +230,18 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
     try:
         committed = _commit(session, plan, run, operation_id)
     except CommitConflictError:
+        now = table.refreshed()
         # Another process may have committed the run between the check and this commit.
-        if guard.is_held(table.refreshed(), branch, session.clock.now_ms()):
+        if guard.is_held(now, branch, session.clock.now_ms()):
             return _outcome(plan, Status.NOTHING_TO_DO)
-        raise
+        # Or it read the source too, and the names of its files replaced those of the run that was found.
+        other = find_staged_run(now, run.marks.name) if tries > 1 else None
+        if other is None or other.problem is not None or plan.request.epoch is not None:
+            raise
+        if other.marks.operation_id == run.marks.operation_id:
+            raise
+        earlier = replace(plan.earlier, run=other)
+        return finish_earlier(session, replace(plan, table=now, earlier=earlier), tries - 1)
     _remove_leftovers(session, committed.table, run, by_other=not committed.already)
     if committed.already:
         return _outcome(plan, Status.NOTHING_TO_DO, committed=committed)
