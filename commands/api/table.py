@@ -110,11 +110,12 @@ class Scan:
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """Return all rows as a DataFrame of pandas; the options are those of PyArrow's `to_pandas`."""
+        rows = self.to_arrow()
         # PyArrow has no lists of bytes of one length for pandas.
         plain = with_changed_leaves(
-            self.schema, lambda kind: pa.binary() if pa.types.is_fixed_size_binary(kind) else kind
+            rows.schema, lambda kind: pa.binary() if pa.types.is_fixed_size_binary(kind) else kind
         )
-        return self.to_arrow().cast(plain).to_pandas(**options)
+        return rows.cast(plain).to_pandas(**options)
 
 
 class Table:

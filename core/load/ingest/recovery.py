@@ -236,9 +236,12 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun, tries: int) -> O
             return _outcome(plan, Status.NOTHING_TO_DO)
         # Or it read the source too, and the names of its files replaced those of the run that was found.
         other = find_staged_run(now, run.marks.name) if tries > 1 else None
-        if other is None or other.problem is not None or plan.request.epoch is not None:
-            raise
-        if other.marks.operation_id == run.marks.operation_id:
+        if (
+            other is None
+            or other.problem is not None
+            or plan.request.epoch is not None
+            or other.marks.operation_id == run.marks.operation_id
+        ):
             raise
         earlier = replace(plan.earlier, run=other)
         return finish_earlier(session, replace(plan, table=now, earlier=earlier), tries - 1)

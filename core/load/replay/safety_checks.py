@@ -338,12 +338,14 @@ def refuse_unreached(table: Table, branch: str, job: PendingJob) -> None:
         RefusedError: there are files to which the deletes do not apply, with rows of the same partitions.
     """
     head = ancestry.branch_head(table.metadata, branch)
+    if head is None or is_staged(job.operator_id) or len(table.metadata.specs()) == 1:
+        return
     deletes = [
         EntryTable(part.spec_id, part.entries.filter(is_equality))
         for part in files_of(job.checkpoints, data=False)
         if pc.any(is_equality := pc.equal(part.entries["content"], EQUALITY_DELETES)).as_py()
     ]
-    if head is None or not deletes or is_staged(job.operator_id):
+    if not deletes:
         return
     listed = read_manifest_list(table.storage, head.manifest_list).to_pylist()
     index = LivePartitions(table.storage, {})

@@ -498,7 +498,7 @@ class _Check:
                 for path in dict.fromkeys(self._paths(files["manifest"], files["path"].to_numpy())):
                     yield Finding(code, path, _TOGETHER[code].format(snapshot_id))
         following = getattr(self.metadata, "next_row_id", None)
-        last = contents.last_row_id()
+        last = contents.last_row_id
         if following is not None and last > following:
             text = f"it has row ids up to {last - 1}, the table's next row id is {following}"
             yield Finding("N001", f"snapshot {snapshot_id}", text)

@@ -234,7 +234,7 @@ class Contents:
 
     def overlaps(self) -> pa.Table:
         """Return data files with row ids that other data files have too, at most `MOST_DESCRIBED`."""
-        last = self.last_row_id()
+        last = self.last_row_id
         if not last:
             return NONE
 
@@ -260,8 +260,9 @@ class Contents:
         ordered.close()
         return found.files
 
+    @cached_property
     def last_row_id(self) -> int:
-        """Return the number after the highest row id."""
+        """The number after the highest row id."""
         last = 0
         for data in self._data():
             if "first_row_id" in data.schema.names:
@@ -362,8 +363,9 @@ class _WideScopes:
     def __init__(self) -> None:
         self.is_empty = True
         # The scopes, those with a sequence number, and the sequence numbers that are looked for.
-        self._wanted: list[npt.NDArray[Any]] = [np.zeros(0, np.uint64) for _ in range(2)]
-        self._wanted.append(np.zeros(0, np.int64))
+        self._wanted: list[npt.NDArray[Any]] = [
+            np.zeros(0, kind) for kind in (np.uint64, np.uint64, np.int64)
+        ]
         self._all = _NONE
 
     def want(self, deletes: pa.RecordBatch) -> None:

@@ -214,11 +214,11 @@ def _refuse_narrowing(metadata: TableMetadata, column: int, kind: IcebergType) -
     """
     schema = metadata.schema()
     old = schema.find_type(column)
-    wider = (isinstance(old, IntegerType) and isinstance(kind, LongType)) or (
-        isinstance(old, FloatType) and isinstance(kind, DoubleType)
+    wider = (
+        isinstance(old, UnknownType)
+        or (isinstance(old, IntegerType) and isinstance(kind, LongType))
+        or (isinstance(old, FloatType) and isinstance(kind, DoubleType))
     )
-    if isinstance(old, UnknownType):
-        wider = True
     if isinstance(old, DecimalType) and isinstance(kind, DecimalType):
         wider = old.scale == kind.scale and old.precision <= kind.precision
     if old == kind or wider:

@@ -180,7 +180,7 @@ def test_row_ids_that_two_files_have_are_found(
         taken |= ids
     with patch.object(snapshot_contents, "MEMORY_BYTES", memory_bytes):
         assert found.overlaps()["manifest"].to_pylist() == doubled
-    assert found.last_row_id() == max(
+    assert found.last_row_id == max(
         (file.first_row_id + file.records for file in files if file.first_row_id is not None),
         default=0,
     )
